@@ -36,12 +36,13 @@ NOT_VARIED = {
     "steps": LENGTH,
     "minutes": LENGTH,
     "seed": "--seeds 2 trains every setting with two seeds",
+    "eval_minutes": "all runs are evaluated where they are compared",
     "eval_every": "all runs are evaluated equally often; give it once, as an option of train",
     "corpus": SCORE,
     "held_out": SCORE,
     "tokenizer": SCORE,
 }  # options of train that cannot be varied, and why
-NOT_SHARED = ("out", "resume", "quiet")
+NOT_SHARED = ("out", "resume", "quiet", "eval_minutes")
 
 
 def sweep(
@@ -110,7 +111,7 @@ def sweep(
 
     stored = SweepPlan.read(out) if (out / PLAN).exists() else None
     given = dict(vary=vary, tries=tries, hours=hours, runs=runs, rungs=rungs, train_options=train_options)
-    if stored is not None and not any(given.values()) and seeds == 1 and draw == 0:
+    if stored is not None and all(value in (None, []) for value in given.values()) and seeds == 1 and draw == 0:
         plan = stored
     elif stored is not None and not vary and not tries:
         raise ValueError(f"{out} has a sweep; to continue it, give --out and nothing else, or the whole command again")
@@ -169,7 +170,7 @@ def planned(
     typed = {f"--vary {name}": text for name, text in texts.items()}
     typed |= {f"--try {number}": text for number, text in enumerate(tries, start=1)}
     plan = make_plan(typed, settings, shared, hours, seeds, default_rungs(len(settings)) if rungs is None else rungs)
-    for problem in clear_mistakes(plan.members):
+    for problem in clear_mistakes(plan):
         raise ValueError(problem)
     return plan
 
@@ -228,11 +229,11 @@ def value_of(name: str, text: str) -> Any:
 
 def parsed(words: list[str]) -> dict[str, Any]:
     """The options of `mini-bert train` in these words: only those that were given."""
-    found: dict[str, Any] = {}
+    parsed_options: dict[str, Any] = {}
 
     @functools.wraps(train)
     def note(**options: Any) -> None:
-        found.update(options)
+        parsed_options.update(options)
 
     complete_options(train)
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -243,7 +244,11 @@ def parsed(words: list[str]) -> dict[str, Any]:
         if not hasattr(error, "format_message"):
             raise
         raise ValueError(f"options of train: {error.format_message()}") from None
-    given = {name: value for name, value in found.items() if value is not None and value is not False and value != []}
+    given = {
+        name: value
+        for name, value in parsed_options.items()
+        if value is not None and value is not False and value != []
+    }
     return {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
 
 
@@ -289,7 +294,11 @@ def carry_out(out: Path, plan: SweepPlan, is_new: bool) -> None:
             plan.write(out)
         with showing() as show, stop_on_signal(say) as stop:
             work = Sweep(out, plan, functools.partial(start_training, plan.folder), show, say)
-            done = work.run(stop)
+            try:
+                done = work.run(stop)
+            except ValueError:  # no run is left; the table has what they reached
+                write_table(work)
+                raise
         if not done:
             write_table(work)
             say(f"\nStopped; everything is saved. Continue with\n\n    {command('sweep', '--out', out)}\n")

@@ -176,6 +176,9 @@ def train(
     tokenizer: Tokenizer = None,
     held_out: Annotated[float | None, typer.Option(help="fraction of the documents held out for validation")] = None,
     eval_every: Annotated[int | None, typer.Option(min=1, help="steps between evaluations on held-out text")] = None,
+    eval_minutes: Annotated[
+        list[float] | None, typer.Option(hidden=True, help="also evaluate after so many minutes; for sweeps")
+    ] = None,
     save_every: Annotated[int | None, typer.Option(min=1, help="steps between checkpoints")] = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="also write TensorBoard files (needs the extra `tensorboard`)")

@@ -102,6 +102,8 @@ class TrainingConfig:
             check_kind(name, getattr(self, name))
         object.__setattr__(self, "checkpointing", check_checkpointing(self.checkpointing))
         object.__setattr__(self, "eval_minutes", tuple(self.eval_minutes))  # JSON has lists
+        for minutes in self.eval_minutes:
+            check_positive_number("eval_minutes", minutes)
         if self.batch_size % self.micro_batch:
             raise ValueError(
                 f"batch_size {self.batch_size} is not a multiple of micro_batch {self.micro_batch}; "

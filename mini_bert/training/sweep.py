@@ -26,7 +26,7 @@ from mini_bert.training.board import clock
 from mini_bert.training.halving import survivors
 from mini_bert.training.history import History, finite
 from mini_bert.training.sweep_plan import Member, SweepPlan
-from mini_bert.training.sweep_runs import Lost, Point, RunReader, Start, advance, curve, words_to_continue
+from mini_bert.training.sweep_runs import Lost, Point, Start, advance, words_to_continue
 
 RESULTS, RUNS, LOGS = "results.json", "runs", "logs"
 
@@ -55,8 +55,8 @@ class Results:
 
     def score(self, name: str) -> tuple[int, Point] | None:
         """The last rung at which a run was judged, from 0, and what it had reached."""
-        found = [(index, rung["scores"][name]) for index, rung in enumerate(self.rungs) if name in rung["scores"]]
-        return found[-1] if found else None
+        scores = [(index, rung["scores"][name]) for index, rung in enumerate(self.rungs) if name in rung["scores"]]
+        return scores[-1] if scores else None
 
     def loss(self, members: list[Member], rung: int) -> float:
         """The mean loss of a setting's runs at a rung; infinite if one of them was lost or has not been there."""
@@ -85,10 +85,11 @@ class Sweep:
         for rung in range(len(self.plan.rungs)):
             if rung == len(self.results.rungs):
                 self.results.rungs.append({"scores": {}, "kept": None})
-            if self.results.rungs[rung]["kept"] is None:
+            while self.results.rungs[rung]["kept"] is None:
                 if not all(self._advance(rung, member, stop) for member in self._to_train(rung, settings)):
                     return False
-                self._decide(rung, settings)
+                if not self._decide(rung, settings):
+                    settings = self._instead(rung)
             settings = self.results.rungs[rung]["kept"]
         return True
 
@@ -105,40 +106,34 @@ class Sweep:
         path, where, log = self.out / RUNS / member.name, self.plan.rungs[rung], self.out / LOGS / f"{member.name}.txt"
         log.parent.mkdir(exist_ok=True)
         size = log.stat().st_size if log.exists() else 0
-        found = None
+        reached = None
         if not stop.is_set():
-            found = advance(
+            reached = advance(
                 path, self.plan.unit, where, last=rung == len(self.plan.rungs) - 1, stop=stop,
-                start=lambda: self.start(words_to_continue(path, member.options), log),
+                start=lambda: self.start(words_to_continue(path, member.options | member.more), log),
                 watch=lambda history: self._watch(rung, member, history), said=lambda: last_line(log, size),
             )  # fmt: skip
-        if found is None:
+        if reached is None:
             return False
-        if isinstance(found, Lost):
-            self.results.lost[member.name] = found._replace(rung=rung)
-            self.say(f"run {member.name} ({self.plan.describe(member.setting)}): {found.text}")
+        if isinstance(reached, Lost):
+            self.results.lost[member.name] = reached._replace(rung=rung)
+            self.say(f"run {member.name} ({self.plan.describe(member.setting)}): {reached.text}")
         else:
-            self.results.rungs[rung]["scores"][member.name] = found
+            self.results.rungs[rung]["scores"][member.name] = reached
             self.say(
-                f"run {member.name} ({self.plan.describe(member.setting)}): held-out loss {found.loss:.3f} after "
-                f"{counted(found.step, 'step')}, in {clock(found.seconds)}"
+                f"run {member.name} ({self.plan.describe(member.setting)}): held-out loss {reached.loss:.3f} after "
+                f"{counted(reached.step, 'step')}, in {clock(reached.seconds)}"
             )
-            self._advise(rung, member)
         self.results.write()
         return True
 
-    def _decide(self, rung: int, settings: list[int]) -> None:
-        """Keep the better half of the settings, by the mean loss of their seeds."""
+    def _decide(self, rung: int, settings: list[int]) -> bool:
+        """Keep the better half of the settings, by the mean loss of their seeds. Returns False if all were lost."""
         losses = {str(setting): self.results.loss(self.members[setting], rung) for setting in settings}
         last = rung == len(self.plan.rungs) - 1
         kept = [int(name) for name in survivors(losses, len(settings) if last else self.plan.counts[rung + 1])]
         if not kept:
-            names = [member.name for setting in settings for member in self.members[setting]]
-            name = next(name for name in names if name in self.results.lost)
-            raise ValueError(
-                f"none of the {counted(len(names), 'run')} could be judged. Run {name} {self.results.lost[name].text}. "
-                f"What each run said is in {self.out / LOGS}"
-            )
+            return False
         self.results.rungs[rung]["kept"] = kept
         self.results.write()
         if not last:
@@ -146,6 +141,29 @@ class Sweep:
                 f"rung {rung + 1} of {len(self.plan.rungs)} is decided: {counted(len(kept), 'setting')} of "
                 f"{len(settings)} go on; the best is {self.plan.describe(self.best(rung)[0])}"
             )
+        return True
+
+    def _instead(self, rung: int) -> list[int]:
+        """Settings for a rung in which all were lost: the next best of the rung before, which had been stopped."""
+        before = self.results.rungs[rung - 1] if rung else {"kept": []}
+        losses = {
+            str(setting): self.results.loss(members, rung - 1)
+            for setting, members in self.members.items()
+            if rung and setting not in before["kept"]
+        }
+        if not (more := [int(name) for name in survivors(losses, self.plan.counts[rung])]):
+            name, lost = next((name, one) for name, one in self.results.lost.items() if one.rung == rung)
+            raise ValueError(
+                f"none of the runs could be judged at rung {rung + 1}. Run {name} {lost.text}. What each run said is "
+                f"in {self.out / LOGS}"
+            )
+        before["kept"] += more
+        self.results.write()
+        self.say(
+            f"all runs of rung {rung + 1} were lost; instead, {counted(len(more), 'setting')} that had been stopped "
+            "will go on"
+        )
+        return more
 
     def best(self, rung: int = -1) -> list[int]:
         """The settings that were kept at a rung, the best first."""
@@ -169,19 +187,6 @@ class Sweep:
             note += ": starting"
         runs = self.plan.counts[rung] * len(self.plan.seeds)
         self.show(f"rung {rung + 1} of {len(self.plan.rungs)}, {counted(runs, 'run')}", note, done, runs)
-
-    def _advise(self, rung: int, member: Member) -> None:
-        """Say so if evaluations are so rare that a run had to go on far beyond its first rung to be judged."""
-        if rung or self.plan.unit == "steps":
-            return
-        first = curve(RunReader(self.out / RUNS / member.name).read())[0]
-        seconds = 60 * self.plan.rungs[0]
-        if first.seconds > 1.2 * seconds and len(self.plan.rungs) > 1:
-            every = max(1, int(first.step * seconds / first.seconds / 2))
-            self.say(
-                f"run {member.name} was first evaluated after {first.seconds / 60:.1f} minutes, but the runs are "
-                f"compared after {self.plan.rungs[0]:g}; in another sweep, give train the option --eval-every {every}"
-            )
 
 
 def last_line(log: Path, after: int) -> str:

@@ -2,6 +2,7 @@
 
     learning_rate=5e-4,1e-3,2e-3     a list: every value is tried; several lists make a grid
     learning_rate=1e-4..1e-2         a range: values are drawn; uniformly in log scale if it spans a factor of 10
+    beta2=0.9..0.999                 near 1, in the log scale of 1 − value
 
 Draws are stratified: of n draws from a range, one falls into each of its n equal parts, so that a few draws cover the
 range evenly; each range has an order of its own (McKay, Beckman and Conover, 1979: Latin hypercube sampling). Lists are
@@ -27,8 +28,11 @@ from mini_bert.common.atomic import write_atomic
 from mini_bert.common.draws import address, draws, shuffled, uniform
 from mini_bert.common.json_values import read_object
 from mini_bert.common.progress import counted
+from mini_bert.models.config import MINI_BERT_CONFIG
+from mini_bert.training.defaults import settings_for
 from mini_bert.training.halving import cost, counts, rung_shares
 from mini_bert.training.settings import TrainingConfig
+from mini_bert.training.switches import parse_checkpointing
 
 PLAN = "sweep.json"
 FAR = 10  # a range from a to b is logarithmic if b ≥ 10 a
@@ -61,13 +65,18 @@ class Range(NamedTuple):
     def at(self, share: float) -> Any:
         """The number at this share of the range, from 0 to 1; of a range of whole numbers, a whole number.
 
-        >>> Range(1e-4, 1e-2).at(0.5), Range(0.0, 1.0).at(0.25), Range(8, 64).at(0.99)
-        (0.001, 0.25, 64)
+        >>> Range(1e-4, 1e-2).at(0.5), Range(0.0, 1.0).at(0.25), Range(8, 64).at(0.99), Range(0.9, 0.999).at(0.5)
+        (0.001, 0.25, 64, 0.99)
         """
         if isinstance(self.low, int) and isinstance(self.high, int):
             low, high = (self.low - 0.5, self.high + 0.5)  # each whole number has an equal part
             return min(self.high, max(self.low, round(_between(low, high, share, self.logarithmic))))
-        return float(f"{_between(self.low, self.high, share, self.logarithmic):.3g}")
+        if 0.5 <= self.low < self.high < 1 and 1 - self.low >= FAR * (1 - self.high):
+            return min(self.high, max(self.low, round(1 - Range(1 - self.high, 1 - self.low).at(1 - share), 12)))
+        value = _between(self.low, self.high, share, self.logarithmic)
+        width = self.high - self.low
+        digits = 2 - math.floor(math.log10(min(abs(value) or width, width)))  # three, of the value or of the range
+        return min(self.high, max(self.low, round(value, digits)))
 
 
 def _between(low: float, high: float, share: float, logarithmic: bool) -> float:
@@ -145,7 +154,8 @@ class Member(NamedTuple):
     name: str  # of its folder
     setting: int  # its number, from 0
     seed: int
-    options: Options  # all that `mini-bert train` gets, besides the folder
+    options: Options  # what `mini-bert train` gets
+    more: Options  # what it gets besides, which changes nothing about the model
 
 
 @dataclass(frozen=True)
@@ -170,10 +180,15 @@ class SweepPlan:
         return [
             Member(
                 f"{number + 1:0{digits}}" + (f"-seed-{seed}" if len(self.seeds) > 1 else ""), number, seed,
-                {**self.shared, self.unit: self.length, **setting, "seed": seed},
+                {**self.shared, self.unit: self.length, **setting, "seed": seed}, self._evaluations,
             )
             for number, setting in enumerate(self.settings) for seed in self.seeds
         ]  # fmt: skip
+
+    @property
+    def _evaluations(self) -> Options:
+        """A run that is compared after equal time is evaluated at that time."""
+        return {"eval_minutes": self.rungs[:-1]} if self.unit == "minutes" and len(self.rungs) > 1 else {}
 
     @property
     def counts(self) -> list[int]:
@@ -215,14 +230,14 @@ class SweepPlan:
              f"{plan.unit} of a run": plan.length}
             for plan in (self, other)
         )  # fmt: skip
-        found = [
+        different = [
             f"{name}: {shown(theirs.get(name, 'not given'))} instead of {shown(mine.get(name, 'not given'))}"
             for name in dict.fromkeys((*mine, *theirs))
             if mine.get(name) != theirs.get(name)
         ]
-        if not found and not same:
-            found = [f"other settings, such as {other.describe(0)} instead of {self.describe(0)}: another --draw"]
-        return found or (["rungs: other ones"] if self.rungs != other.rungs else [])
+        if not different and not same:
+            different = [f"other settings, such as {other.describe(0)} instead of {self.describe(0)}: another --draw"]
+        return different or (["rungs: other ones"] if self.rungs != other.rungs else [])
 
 
 def combined(tries: list[Options], varied: list[Options]) -> list[Options]:
@@ -270,9 +285,10 @@ def make_plan(
         every = shared.setdefault("eval_every", max(1, min(TrainingConfig.eval_every, int(shares[0] * steps))))
         ends = [min(steps, every * math.ceil(share * steps / every)) for share in shares]
         if len(set(ends)) < rungs:
+            more = "a smaller --eval-every" if every > 1 else "more --steps"
             raise ValueError(
                 f"with an evaluation every {counted(every, 'step')}, the runs of {counted(steps, 'step')} cannot be "
-                f"compared at {rungs} different points; give a smaller --eval-every, or fewer --rungs"
+                f"compared at {rungs} different points; give {more}, or fewer --rungs"
             )
         return _plan(typed, settings, shared, first, seeds, "steps", ends)
     if minutes is not None and hours is not None and runs * minutes > 60 * hours:
@@ -281,12 +297,13 @@ def make_plan(
             f"{many} of {minutes:g} minutes, with {counted(rungs, 'rung')}, take {runs * minutes / 60:.2f} hours, "
             f"more than the {hours:g} of --hours; leave out --minutes to let --hours decide, or choose fewer values"
         )
+    longer = "--hours" if minutes is None else "--minutes"
     if minutes is None:
         minutes = math.floor(100 * 60 * (1 if hours is None else hours) / runs) / 100
     if minutes < SHORTEST:
         raise ValueError(
-            f"a run would take {60 * minutes:.1f} seconds, which is too short to compare anything; give more --hours, "
-            "or choose fewer values"
+            f"a run would take {60 * minutes:.2g} seconds, which is too short to compare anything; give more {longer}"
+            + (", or choose fewer values" if longer == "--hours" else "")
         )
     return _plan(typed, settings, shared, first, seeds, "minutes", [round(share * minutes, 4) for share in shares])
 
@@ -313,17 +330,18 @@ def shown(value: Any) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
-def clear_mistakes(members: Sequence[Member]) -> Iterator[str]:
-    """Numbers that no training run accepts, such as a warm-up of 400, before hours are spent.
-
-    Only what is certain: an error about a number that was given. Of the rest, the runs themselves will complain.
-    """
-    known = {field.name for field in fields(TrainingConfig)}
-    for member in members:
-        given = {name: value for name, value in member.options.items() if name in known}
+def clear_mistakes(plan: SweepPlan) -> Iterator[str]:
+    """Settings that no training run accepts, such as a warm-up of 400 or a Muon's rate without Muon, before hours are
+    spent. Of models, texts and objectives, the runs themselves will complain."""
+    names = {field.name for field in fields(TrainingConfig)}
+    for member in plan.members:
+        given = {name: value for name, value in member.options.items() if name in names}
         try:
-            TrainingConfig(**{"micro_batch": 1, **given})
+            if "checkpointing" in given:
+                given["checkpointing"] = parse_checkpointing(given["checkpointing"])
+            settings_for(MINI_BERT_CONFIG, **given)
         except (ValueError, TypeError) as error:
-            numbers = [name for name, value in given.items() if isinstance(value, int | float)]
-            if str(error).startswith(tuple(f"{name} is " for name in numbers)):
-                yield str(error)
+            which = (
+                f" (setting {member.setting + 1}: {plan.describe(member.setting)})" if len(plan.settings) > 1 else ""
+            )
+            yield f"{error}{which}"

@@ -11,15 +11,18 @@ from typing import Any
 from mini_bert.common.atomic import write_atomic
 from mini_bert.common.invocation import command
 from mini_bert.common.progress import counted
+from mini_bert.files.model_folder import MODEL
+from mini_bert.models.registry import load_config, model_class
 from mini_bert.plots.style import GREY, Axes, Figure, colour, dash, dress, new_figure, plain, save, shortened
 from mini_bert.training.board import clock
 from mini_bert.training.sweep import RUNS, Sweep
-from mini_bert.training.sweep_plan import Member, SweepPlan, shown
+from mini_bert.training.sweep_plan import Member, Options, SweepPlan, shown
 from mini_bert.training.sweep_runs import Point, RunReader, curve, train_words
 
 TABLE, CURVES = "table.md", "curves.svg"
 MOST_NAMED = 10  # settings in the legend
 LIGHT = "#CFCFCF"  # of runs that were stopped early
+FINISHED = "finished"
 OTHER_TASK = {"objective", "next_sentence", "masking", "mask_prob", "length", "teacher", "temperature", "init"}
 
 
@@ -29,8 +32,8 @@ def ranked(sweep: Sweep) -> list[Member]:
     def key(member: Member) -> tuple[float, ...]:
         seeds = sweep.members[member.setting]
         reached = [sweep.results.score(one.name) for one in seeds]
-        rung = max((found[0] for found in reached if found), default=-1)
-        losses = [found[1].loss for found in reached if found and found[0] == rung]
+        rung = max((score[0] for score in reached if score), default=-1)
+        losses = [score[1].loss for score in reached if score and score[0] == rung]
         complete = len(losses) == len(seeds) and not any(one.name in sweep.results.lost for one in seeds)
         return -rung, not complete, mean(losses) if losses else math.inf, member.setting, member.seed
 
@@ -45,7 +48,8 @@ def ending(sweep: Sweep, member: Member) -> str:
     if score is None:
         return "not trained yet"
     if score[0] == len(sweep.plan.rungs) - 1:
-        return "finished"
+        path = sweep.out / RUNS / member.name
+        return FINISHED if (path / MODEL).is_dir() else f"{FINISHED}, but without a model: see `doctor {path}`"
     decided = sweep.results.rungs[score[0]]["kept"]
     if decided is None or member.setting in decided:
         return "not finished yet"
@@ -59,7 +63,7 @@ def place(plan: SweepPlan, rung: int) -> str:
     '1,000 steps'
     """
     where = plan.rungs[rung]
-    return f"{where:,.0f} steps" if plan.unit == "steps" else f"{where:.3g} minute{'' if where == 1 else 's'}"
+    return counted(int(where), "step") if plan.unit == "steps" else f"{where:.3g} minute{'' if where == 1 else 's'}"
 
 
 def table(sweep: Sweep) -> str:
@@ -98,35 +102,52 @@ def escaped(cell: str) -> str:
 def notes(sweep: Sweep) -> list[str]:
     """What a reader of the table must know."""
     plan = sweep.plan
-    found = []
+    lines = []
     if len(plan.rungs) > 1:
         points = ", ".join(place(plan, rung) for rung in range(len(plan.rungs)))
-        found.append(
+        lines.append(
             f"Runs were compared after {points}, and the better half of the settings went on. Steps, tokens, time and "
             "loss of a run that was stopped early are those at that point, in the middle of its schedule: compare it "
             "only with others at the same point."
         )
     if other := other_tasks(plan):
-        found.append(f"Careful: {other}.")
+        lines.append(f"Careful: {other}.")
     sizes = {
         RunReader(sweep.out / RUNS / member.name).read().last("start").get("vocab_size") for member in plan.members
     }
     if len(sizes - {None}) > 1:
-        found.append(
+        lines.append(
             "Careful: the vocabularies have different sizes, so the losses are per token of different lengths."
         )
-    return found
+    return lines
 
 
 def other_tasks(plan: SweepPlan) -> str:
     """Which of the options that vary also change what the held-out loss measures; "" if none does."""
     names = [name for name in plan.names if name in OTHER_TASK]
+    if len({objective_of(member.options) for member in plan.members}) > 1 and not {"objective", "next_sentence"} & set(
+        names
+    ):
+        names.insert(0, "model")
     if not names:
         return ""
     return (
         f"{' and '.join(names)} also change{'' if len(names) > 1 else 's'} what the held-out loss measures, so these "
         "losses are not on one scale; compare such models on a task"
     )
+
+
+def objective_of(options: Options) -> str:
+    """The objective of a run with these options of `mini-bert train`, unless it starts from other weights; "" if its
+    model is not found from here.
+
+    >>> objective_of({}), objective_of({"model": "gpt2"}), objective_of({"objective": "permutation"})
+    ('masked_words', 'next_word', 'permutation')
+    """
+    try:
+        return options.get("objective") or model_class(load_config(options.get("model", "mini")).to_dict()).objective
+    except (ValueError, OSError):
+        return ""
 
 
 def best_command(sweep: Sweep) -> str:
@@ -154,7 +175,7 @@ def curves(sweep: Sweep) -> Figure:
     """The held-out loss of all runs over time or steps: finished ones in colour, the others in light grey. Vertical
     lines: the rungs."""
     plan = sweep.plan
-    finished = dict.fromkeys(member.setting for member in ranked(sweep) if ending(sweep, member) == "finished")
+    finished = dict.fromkeys(member.setting for member in ranked(sweep) if ending(sweep, member).startswith(FINISHED))
     figure = new_figure(9.0, 5.0)
     panel = figure.subplots()
     limits = []  # losses of runs that were not lost: those of the others may be huge

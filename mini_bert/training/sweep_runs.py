@@ -56,10 +56,10 @@ class RunReader:
 
     def read(self) -> History:
         try:
-            found = (self.path / METRICS).stat()
+            file = (self.path / METRICS).stat()
         except FileNotFoundError:
             return History(self.path, [])
-        if (stamp := (found.st_mtime_ns, found.st_size)) != self.stamp:
+        if (stamp := (file.st_mtime_ns, file.st_size)) != self.stamp:
             self.history, self.stamp = read_run(self.path), stamp
         return self.history
 
@@ -99,12 +99,14 @@ def point_at(points: Sequence[Point], unit: str, where: float) -> Point | None:
 
 
 def judged(history: History, unit: str, where: float, last: bool) -> Point | Lost | None:
-    """What a run has reached at a rung; None if it has to be trained further. last: at its end, with a model."""
+    """What a run has reached at a rung; None if it has to be trained further. last: at its end."""
     points, ended = curve(history), history.last("stop")
+    if history.last("start").get("validation_tokens") == 0:
+        return Lost("failed", "failed: the text is too short to hold any of it out; give more, or --held-out 0.2")
     if not last:
         point = point_at(points, unit, where)
     else:
-        point = points[-1] if points and ended.get("reason") == "done" and (history.run / MODEL).is_dir() else None
+        point = points[-1] if points and ended.get("reason") == "done" else None
     if point is not None and math.isfinite(point.loss):
         return point
     if point is not None or ended.get("reason") in ("nonfinite", "diverged"):
@@ -130,15 +132,17 @@ def advance(
     """
     wait_until_free(path)
     reader = RunReader(path)
-    if (found := judged(reader.read(), unit, where, last)) is not None:  # before the sweep was stopped or killed
-        return found
+    known = judged(reader.read(), unit, where, last)  # from before the sweep was stopped or killed
+    if known is not None and not (last and isinstance(known, Point) and not (path / MODEL).is_dir()):
+        return known
     process = start()
     try:
         while is_running(process) and not stop.is_set():
             history = reader.read()
             watch(history)
-            if not last and judged(history, unit, where, last) is not None:
-                break
+            reached = judged(history, unit, where, last)
+            if reached is not None and (not last or (isinstance(reached, Lost) and reached.why == "failed")):
+                break  # otherwise, a run ends by itself in its last rung
         close(process)
         process.wait()
     finally:
@@ -146,10 +150,8 @@ def advance(
             process.kill()
             process.wait()
         close(process)
-    found = judged(reader.read(), unit, where, last)
-    if found is not None or stop.is_set():
-        return found
-    return lost(reader.read(), process.returncode, said())
+    reached = judged(reader.read(), unit, where, last)
+    return reached if reached is not None or stop.is_set() else lost(process.returncode, said())
 
 
 def close(process: Process) -> None:
@@ -168,12 +170,8 @@ def is_running(process: Process) -> bool:
     return False
 
 
-def lost(history: History, code: int, said: str) -> Lost:
+def lost(code: int, said: str) -> Lost:
     """Why a process ended before its run could be judged. said: its last words, which explain an exit code"""
-    if code == 0 and not history.of("eval"):
-        return Lost("failed", "failed: the text is too short to hold any of it out")
-    if history.last("stop").get("reason") == "done":  # it has no model: the doctor found its weights useless
-        return Lost("diverged", "learnt nothing")
     return Lost("failed", f"failed: killed by signal {-code}" if code < 0 else f"failed: {said or f'exit code {code}'}")
 
 

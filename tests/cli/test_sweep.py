@@ -122,6 +122,12 @@ def main_until_exit(words):
         ("--vary lr=1,2 --corpus -", "standard input can be read only once"),
         ("--vary lr=1,2 --steps 100 --hours 1", "--steps is a length of its own"),
         ("--vary lr=1,2 --runs 3", "leave out --runs"),
+        ("--try --optimizer=mun --try --lr=1", "optimizer is 'mun', expected one of adam, muon (setting 1: "),
+        (
+            "--vary optimizer=adam,muon --vary muon_lr=1e-3,2e-3",
+            "--muon-learning-rate has no effect without --optimizer",
+        ),
+        ("--vary decay_share=0.3,0.8 --schedule wsd", "together more than the whole run"),
         ("--vary lr=0..1 --runs 501", "expected 1 to 500 settings"),
     ],
 )
@@ -150,8 +156,11 @@ def test_a_changed_plan_is_refused(place, monkeypatch):
     said = main_until_exit([*same[:4], "3", "--vary", "lr=1e-3,3e-3", "--", "--batch-size", "32"])
     for part in ("batch_size: 32 instead of 16", "1e-3,3e-3 instead of 1e-3,2e-3", "90 instead of 60"):
         assert part in said
-    assert "give --out and nothing else" in main_until_exit(["sweep", "--out", "s", "--hours", "2"])
+    for hours in ("2", "0"):
+        assert "give --out and nothing else" in main_until_exit(["sweep", "--out", "s", "--hours", hours])
     assert len(begun) == 3
+    monkeypatch.setattr(Sweep, "run", lambda self, stop: int("no run is left"))
+    assert "no run is left" in main_until_exit(same) and "not trained yet" in Path("s/table.md").read_text()
 
 
 # ---------------------------------------------------------------------- real ones

@@ -430,7 +430,7 @@ def test_the_gravest_comes_first(tmp_path):
 @pytest.mark.parametrize(("loss", "says"), [(0.39, "it does not find them yet"), (0.35, "it finds some of them")])
 def test_a_discriminator_is_compared_with_a_constant_answer(tmp_path, loss, says):
     """The generator fills in 0.15 · (1 − 0.2) = 12 % of the tokens wrongly; knowing only that costs 0.367 nats. Of the
-    generator it is said whether it uses context, which takes 1.1 below the baseline: it can copy 15 % of its targets."""
+    generator it is said whether it uses context, which takes 1.1 below the baseline: it copies some of its targets."""
     start = {"kind": "start", "step": 0, "unigram_loss": U, "objective": "replaced_tokens", "mask_prob": 0.15}
     found = {"loss": U - 1.2, "replaced_loss": loss, "replaced_accuracy": 0.88}
     records = [start, *({"kind": "train", "step": step, "lr": 1e-3, **found} for step in range(10, 50, 10))]

@@ -171,6 +171,14 @@ def test_a_run_follows_its_schedule(tmp_path, corpus, tokenizer):
     assert [record["muon_lr"] for record in found] == pytest.approx([5 * rate for rate in wanted])
 
 
+def test_a_run_is_evaluated_when_its_time_has_come(corpus, tokenizer):
+    """And recorded, so that the time of the evaluation is known; once, also after a resume."""
+    settings, recorder, batches = replace(SETTINGS, eval_minutes=(1e-9,)), Recorder(), generator(corpus, tokenizer)
+    train(MiniBERT(CONFIG), batches, settings, batches.validation(), recorder)
+    steps = {kind: [one["step"] for one in recorder.records if one["kind"] == kind] for kind in ("eval", "train")}
+    assert steps == {"eval": [1, 5, 10, 12], "train": [1, 2, 4, 6, 8, 10, 12]}
+
+
 # --- averages ---------------------------------------------------------------------------------------------
 
 

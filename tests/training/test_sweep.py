@@ -31,7 +31,7 @@ from mini_bert.training.sweep_plan import (
     make_plan,
     parse_variation,
 )
-from mini_bert.training.sweep_report import best_command, curves, ranked, report, table
+from mini_bert.training.sweep_report import best_command, curves, other_tasks, ranked, report, table
 from mini_bert.training.sweep_runs import Lost, Point, curve, judged, point_at, train_words
 
 STEP_SECONDS = 0.5
@@ -44,11 +44,11 @@ LOG, EVAL, SAVE = 5, 20, 30  # steps
 class MadeUpRun:
     """Stands in for a process that trains: the folder of a run grows whenever its sweep waits for it.
 
-    The loss falls to `floor` at a speed of its own; `options` choose both. A run is saved every SAVE steps and when its
-    standard input is closed; a killed one starts again from there.
+    The loss falls to a floor that depends on the learning rate. A run is saved every SAVE steps and when its standard
+    input is closed; a killed one starts again from there. At a rate of 5e-3, the doctor finds its model useless.
     """
 
-    killed = False
+    diverges = ()  # the names of runs that do so in step 150
 
     def __init__(self, words, log, trained):
         self.words, self.log, self.trained, self.stdin, self.returncode = words, log, trained, self, None
@@ -60,7 +60,7 @@ class MadeUpRun:
             options = dict(itertools.pairwise(words))
             values = {
                 name: float(options[f"--{name}"])
-                for name in ("lr", "steps", "minutes", "seed", "slow")
+                for name in ("lr", "steps", "minutes", "seed", "slow", "eval-minutes")
                 if f"--{name}" in options
             }
             stored.write_text(json.dumps({"options": values, "saved": 0}))
@@ -95,10 +95,12 @@ class MadeUpRun:
         self.trained.append(self.path.name)
         whole = self.options.get("steps", math.inf), 60 * self.options.get("minutes", math.inf)
         done = self.step >= whole[0] or self.seconds >= whole[1]
-        if self.options["lr"] > 1 and self.step == 7:
+        if (self.options["lr"] > 1 and self.step == 7) or (self.step == 150 and self.path.name in self.diverges):
             self.end("nonfinite", 1)
             return
-        if self.step % LOG == 0 or done:
+        asked = 60 * self.options.get("eval-minutes", math.inf)
+        asked = asked <= self.seconds < asked + STEP_SECONDS * self.options.get("slow", 1)
+        if self.step % LOG == 0 or done or asked:
             self.records(
                 [
                     {
@@ -110,12 +112,14 @@ class MadeUpRun:
                     }
                 ]
             )
-        if self.step % EVAL == 0 or done:
+        if self.step % EVAL == 0 or done or asked:
             self.records([{"kind": "eval", "step": self.step, "loss": self.loss()}])
         if self.step % SAVE == 0:
             self.save()
-        if done:
-            (self.path / "model").mkdir()
+        if done and self.options["lr"] == 5e-3:
+            self.end("done", 1)
+        elif done:
+            (self.path / "model").mkdir(exist_ok=True)
             self.end("done", 0)
 
     # what a Popen has
@@ -154,14 +158,10 @@ def plan_of(rates=(1e-4, 1e-3, 3e-3, 3e-2), seeds=1, rungs=2, **shared):
     )
 
 
-def start_of(trained, folders=None):
-    return lambda words, log: MadeUpRun(words, log, trained)
-
-
-def sweep_of(out, plan, trained=None, show=lambda *_: None):
+def sweep_of(out, plan, trained=None, show=lambda *_: None, kind=MadeUpRun):
     out.mkdir(exist_ok=True)
     trained = [] if trained is None else trained
-    return Sweep(out, plan, start_of(trained), show, lambda text: None)
+    return Sweep(out, plan, lambda words, log: kind(words, log, trained), show, lambda text: None)
 
 
 def rows(sweep):
@@ -200,6 +200,15 @@ def test_draws_depend_on_the_seed_only():
     assert first == again != other
     assert {one["size"] for one in first} == {8, 9, 10, 11, 12} and all(type(one["size"]) is int for one in first)
     assert [one["kind"] for one in first].count("a") == 5
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.99, 0.9999), (0.0012345, 0.0012445), (0.95, 0.9995), (-0.3, 0.2)])
+def test_draws_keep_the_digits_that_count(low, high):
+    """Eight draws are eight different values within the range; near 1, as many have each number of nines."""
+    values = sorted(one["x"] for one in drawn({"x": Range(low, high)}, 8, seed=2))
+    assert len(values) == 8 and low <= values[0] and values[-1] <= high
+    if high == 0.9999:
+        assert sum(value < 0.999 for value in values) == 4 and max(len(str(value)) for value in values) < 10
 
 
 def test_equal_draws_are_tried_once():
@@ -272,7 +281,9 @@ def test_rungs_in_steps_are_evaluated():
         ({"hours": 1, "shared": {"steps": 5}}, "--steps is a length of its own"),
         ({"hours": 0.5, "shared": {"minutes": 40}}, "take 1.33 hours, more than the 0.5"),
         ({"hours": math.nan}, "--hours is nan"),
-        ({"hours": 1e-4}, "too short to compare"),
+        ({"hours": 1e-4}, "too short to compare anything; give more --hours, or choose fewer values"),
+        ({"shared": {"minutes": 1e-4}}, "would take 0.006 seconds, .* give more --minutes$"),
+        ({"shared": {"steps": 1}, "rungs": 2}, "give more --steps, or fewer --rungs"),
         ({"rungs": 0}, "--rungs is 0"),
     ],
 )
@@ -384,27 +395,81 @@ def test_a_sweep_in_which_all_runs_fail_says_why(tmp_path):
     trained = []
     for _ in range(2):
         sweep = sweep_of(tmp_path / "s", plan_of(rates=(1e-7, 1e-8)), trained)
-        with pytest.raises(ValueError, match=r"none of the 2 runs .* Run 01 failed: learning_rate is 0.0, expected"):
+        with pytest.raises(ValueError, match=r"none of the runs .* Run 01 failed: learning_rate is 0.0, expected"):
             sweep.run(threading.Event())
         assert set(sweep.results.lost) == {"01", "02"}
     assert not sweep_of(tmp_path / "s", plan_of(rates=(1e-7, 1e-8))).results.lost
 
 
-def test_a_run_without_evaluations_says_so(tmp_path):
-    """It cannot be judged."""
-    history = history_of(("train", 20, 7.0, 10.0, 2000))
-    assert sweep_runs.lost(history, 0, "").text == "failed: the text is too short to hold any of it out"
-    assert sweep_runs.lost(history, -9, "resuming").text == "failed: killed by signal 9"
-    assert [sweep_runs.lost(history, 1, said).text for said in ("why", "")] == ["failed: why", "failed: exit code 1"]
+def test_a_process_that_fails_says_why():
+    assert sweep_runs.lost(-9, "resuming").text == "failed: killed by signal 9"
+    assert [sweep_runs.lost(1, said).text for said in ("why", "")] == ["failed: why", "failed: exit code 1"]
 
 
-def test_only_clear_mistakes_are_refused_beforehand():
-    """A number that no run accepts is; a text, which the command may still convert, is left to the run."""
-    plan = plan_of(warmup=400)
-    assert (
-        next(clear_mistakes(plan.members)) == "warmup is 400, expected a fraction of the run from 0 (none) to below 1"
-    )
-    assert not list(clear_mistakes(plan_of(checkpointing="all", attention="odd", batch_size=7).members))
+def test_without_held_out_text_a_sweep_ends_at_once(tmp_path):
+    """Nothing can be judged; the first record of each run says so, and none is trained to its end."""
+
+    class Short(MadeUpRun):
+        def records(self, records):
+            super().records([record | {"validation_tokens": 0} for record in records])
+
+    trained = []
+    with pytest.raises(ValueError, match="Run 01 failed: the text is too short to hold any of it out; give"):
+        sweep_of(tmp_path / "s", plan_of(rungs=1), trained, kind=Short).run(threading.Event())
+    assert len(trained) <= 4 * 31  # the steps between two looks at a run
+
+
+def test_a_run_without_a_model_counts(tmp_path):
+    """The doctor may call its rate too high, but its held-out loss is the best."""
+    sweep = sweep_of(tmp_path / "s", plan_of(rates=(5e-3, 1e-1), rungs=1))
+    assert sweep.run(threading.Event())
+    first, second = rows(sweep)
+    assert first[0] == "01" and first[-1].startswith("finished, but without a model") and second[-1] == "finished"
+    assert float(first[5]) < float(second[5]) and " --lr 0.005 " in best_command(sweep)
+
+
+def test_if_all_finalists_diverge_the_next_best_go_on(tmp_path):
+    """And if those diverge, too, it is an error, after which nothing is trained again."""
+
+    class Late(MadeUpRun):
+        diverges = ("02", "03")
+
+    sweep = sweep_of(tmp_path / "s", plan_of(), kind=Late)
+    assert sweep.run(threading.Event())
+    assert [(row[0], row[2], row[-1]) for row in rows(sweep)] == [
+        ("01", "200", "finished"), ("04", "200", "finished"),
+        ("02", "100", "diverged at step 150"), ("03", "100", "diverged at step 150"),
+    ]  # fmt: skip
+    Late.diverges = ("01", "02", "03", "04")
+    trained = []
+    for _ in range(2):
+        sweep = sweep_of(tmp_path / "all", plan_of(), trained, kind=Late)
+        with pytest.raises(ValueError, match=r"judged at rung 2\. Run 02 diverged at step 150"):
+            sweep.run(threading.Event())
+        assert len(trained) == 4 * 149 + 4 and [row[2] for row in rows(sweep)] == ["100"] * 4
+
+
+def test_the_budget_of_time_is_kept(tmp_path):
+    """Runs are evaluated when a rung's time has come, however rare evaluations are, and stop there."""
+    plan = make_plan({}, [{"lr": 10**-i} for i in (3, 4, 2, 5)], {"minutes": 8.0}, rungs=2)
+    trained, every = [], 10**6
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(globals(), "EVAL", every)
+        sweep = sweep_of(tmp_path / "s", plan, trained)
+        assert sweep.run(threading.Event())
+    planned = 60 * plan.work / STEP_SECONDS
+    assert planned <= len(trained) <= planned + 4 * 31
+    assert [row[-1] for row in rows(sweep)] == ["finished"] * 2 + ["stopped early, at 4 minutes"] * 2
+    assert {row[5] for row in rows(sweep)[2:]} == {"4:00"}
+    assert "eval-minutes" not in best_command(sweep)
+
+
+def test_mistakes_are_refused_beforehand():
+    """What no run accepts is, with the setting; models and texts are left to the runs."""
+    says = "warmup is 400, expected a fraction of the run from 0 (none) to below 1 (setting 1: lr 0.0001)"
+    assert next(clear_mistakes(plan_of(warmup=400))) == says
+    assert not list(clear_mistakes(plan_of(checkpointing="all", model="odd", batch_size=7)))
+    assert "attention is 'odd'" in next(clear_mistakes(plan_of(attention="odd")))
 
 
 def test_the_mean_of_the_seeds_counts(tmp_path):
@@ -488,6 +553,9 @@ def test_the_report_names_what_is_not_comparable(tmp_path):
     text = report(sweep)
     assert text.startswith("# shares\n\n2 settings; a whole run has 200 steps.\n\n| run | lr | mask_prob | steps |")
     assert "mask_prob also changes what the held-out loss measures" in text and "in the middle of its schedule" in text
+    models = [{"model": name} for name in ("mini", "gpt2", "bert")]
+    assert other_tasks(make_plan({}, models, {"steps": 9})).startswith("model also changes what the held-out loss")
+    assert not other_tasks(make_plan({}, [models[0], models[2]], {"steps": 9}))
     assert "\n    mini-bert train --eval-every 20 --steps 200 --lr 0.001 --mask-prob 0.15 --seed 0\n" in text
 
 
