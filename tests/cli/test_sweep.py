@@ -127,7 +127,7 @@ def main_until_exit(words):
             "--vary optimizer=adam,muon --vary muon_lr=1e-3,2e-3",
             "--muon-learning-rate has no effect without --optimizer",
         ),
-        ("--vary decay_share=0.3,0.8 --schedule wsd", "together more than the whole run"),
+        ("--vary decay_share=0.3,0.97 --schedule wsd", "together more than the whole run"),
         ("--vary lr=0..1 --runs 501", "expected 1 to 500 settings"),
     ],
 )

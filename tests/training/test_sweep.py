@@ -460,7 +460,7 @@ def test_the_budget_of_time_is_kept(tmp_path):
     planned = 60 * plan.work / STEP_SECONDS
     assert planned <= len(trained) <= planned + 4 * 31
     assert [row[-1] for row in rows(sweep)] == ["finished"] * 2 + ["stopped early, at 4 minutes"] * 2
-    assert {row[5] for row in rows(sweep)[2:]} == {"4:00"}
+    assert {row[4] for row in rows(sweep)[2:]} == {"4:00"}
     assert "eval-minutes" not in best_command(sweep)
 
 
