@@ -79,7 +79,25 @@ def summary(run: str | os.PathLike[str]) -> str:
         parts.append(f"{held[-1]:.2f} on held-out text")
     if history.unigram_loss is not None:
         parts.append(f"unigram baseline {history.unigram_loss:.2f}")
-    return ", ".join(parts)
+    return ", ".join([*parts, *recipe(history)])
+
+
+def recipe(history: History) -> list[str]:
+    """What a run was trained with: optimiser, schedule, average, and what changed on the way."""
+    start = history.last("start")
+    if "optimizer" not in start:  # of an older version
+        return []
+    rate, own = history.highest("lr"), history.highest("muon_lr")
+    words = [f"{history.optimiser} up to {number(own or rate)}", f"schedule {start.get('schedule', 'linear')}"]
+    if own not in (0.0, rate):
+        words[0] += f" (Adam {number(rate)})"
+    if history.averaged:
+        words.append(f"average {start['average']}")
+    for name, what in (("batch_size", "batch"), ("length", "length"), ("mask_prob", "mask rate")):
+        if name in history.ramps:
+            values = history.series("train", name)[1]
+            words.append(f"{what} {number(values[0])} to {number(history.final(name) or values[-1])}")
+    return words
 
 
 def nothing_yet(history: History) -> Finding:

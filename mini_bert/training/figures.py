@@ -69,6 +69,7 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
             panel.remove()
 
     accuracy, rate, norm, *more = lower.subplots(1, 4 if ramped else 3)
+    rate_title = "learning rate"
     for index, (history, name) in enumerate(zip(histories, names, strict=True)):
         style: dict[str, Any] = {"color": colour(index), "linestyle": dash(index), "linewidth": 1.3}
         accuracy.plot(*history.series("train", "accuracy"), label=name, **style)
@@ -77,6 +78,7 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
         rate.plot(*history.series("train", "lr"), **style)
         if history.series("train", "lr")[1] != history.series("train", "muon_lr")[1]:
             rate.plot(*history.series("train", "muon_lr"), **style | {"linestyle": ":"})
+            rate_title = "learning rate\n(dotted: Muon's)"
         norm.plot(*history.series("train", "grad_norm"), **style)
         for panel in more:
             _ramps(panel, history, style)
@@ -85,7 +87,7 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
         panel.set_ylim(bottom=0)
         _name_ramps(panel, ramped)
     dress(accuracy, accuracy_title(histories), "step", "share")
-    dress(rate, "learning rate", "step")
+    dress(rate, rate_title, "step")
     dress(norm, "gradient norm, before clipping", "step")
     accuracy.set_ylim(bottom=0)
     rate.set_ylim(bottom=0)

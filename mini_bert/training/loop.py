@@ -124,7 +124,7 @@ def train(
 
 
 def make_optimiser(model: Model, settings: TrainingConfig) -> Optimiser:
-    """The optimiser of a run, with an average of the weights if the settings ask for one."""
+    """The optimiser of a run, with an average of the weights if settings.average is not "none"."""
     names = ("beta1", "beta2", "eps", "weight_decay", "moments")
     options: dict[str, Any] = {name: getattr(settings, name) for name in names}
     optimiser: Optimiser

@@ -85,7 +85,7 @@ class Adam:
         check_positive_number("eps", eps)
         for name, value in (("beta1", beta1), ("beta2", beta2), ("weight_decay", weight_decay)):
             check_share(name, value, "a number")
-        _check_lr(lr)
+        check_lr(lr)
         self.flat = flat
         self.lr, self.beta1, self.beta2, self.eps, self.weight_decay = lr, beta1, beta2, eps, weight_decay
         check_kind("moments", moments)
@@ -101,7 +101,7 @@ class Adam:
         Chunks are independent; `map=team.map` spreads them over the threads of a parallel.Team.
         """
         lr = self.lr if lr is None else lr
-        _check_lr(lr)
+        check_lr(lr)
         self.t += 1
         map(lambda number: self.update(self.chunks[number], lr, scale), range(len(self.chunks)))
 
@@ -162,7 +162,7 @@ class Adam:
         return update
 
 
-def _check_lr(lr: Any) -> None:
+def check_lr(lr: Any) -> None:
     if isinstance(lr, bool) or not isinstance(lr, int | float | np.floating) or not 0 <= lr < math.inf:
         raise ValueError(f"lr is {lr!r}, expected a number of at least 0, such as 1e-3")
 

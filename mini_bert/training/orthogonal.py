@@ -47,10 +47,10 @@ def orthogonalised(x: np.ndarray) -> np.ndarray:
     """U Vᵀ of x = U Σ Vᵀ, approximately, for a matrix of any shape; a matrix of zeros stays one. x is not changed."""
     if x.shape[0] > x.shape[1]:
         return orthogonalised(x.T).T
-    norm = math.sqrt(float(np.vdot(x, x)))
-    if not norm > np.finfo(x.dtype).tiny:
+    largest = max(float(x.max()), -float(x.min()))
+    if largest <= np.finfo(x.dtype).tiny:  # NaN is not, and stays NaN
         return np.zeros_like(x)
-    x = np.multiply(x, 1 / norm, order="C")  # so that the fourth powers below stay in the range of float32
+    x = np.multiply(x, 1 / largest, order="C")  # so that the powers below stay in the range of float32
     gram = x @ x.T  # A (r,r)
     squared = gram @ gram.T  # A²
     bound = math.sqrt(math.sqrt(float(np.linalg.norm(squared))))  # (Σ σ⁸)^⅛

@@ -230,6 +230,9 @@ def explained_memory(wanted: Wanted, sizes: Callable[[], Sizes], settings: Train
         chosen = [
             word for name in ("model", "init") if name in wanted.given for word in _option(name, wanted.given[name])
         ]
+        for name in ("optimizer", "average"):
+            if getattr(settings, name) != getattr(TrainingConfig, name):
+                chosen += _option(name, getattr(settings, name))
         options = [*chosen, "--batch", str(settings.batch_size), "--memory", "1GB"]
         raise MemoryError(
             f"training this model with these settings needs about {sum(needs.values()) / 1e6:,.0f} MB ({parts}). "
@@ -328,7 +331,7 @@ def changes(model: Sizes, batch: int, default: Choice, best: Choice) -> Iterator
     now = default
     for name, why in (
         ("micro_batch", "a thread processes fewer sequences at once"),
-        ("moments", "Adam's moments in 16 bits"),
+        ("moments", "the optimiser's moments in 16 bits"),
         ("activations", "the blocks' caches in 16 bits"),
         ("weights", "weights in 16 bits"),
         ("attention", "attention in tiles, which stores no attention weights"),

@@ -12,8 +12,11 @@ They differ in between:
 Everything else moves from a start to its final value during the first part of the run, the `ramp`:
 
     batch size             few sequences while every gradient points the same way, many when noise is left to average
+                           (Smith et al. 2018, "Don't decay the learning rate, increase the batch size")
     length of sequences    short ones first: attention is cheap, and most of what there is to learn is nearby
+                           (Devlin et al. 2019, "BERT", appendix A.2; Press et al. 2021, "Shortformer")
     mask rate              many masks first, which are easy to guess from frequencies; few at the end, as in use
+                           (Yang et al. 2023, "Learning better masking for better language model pre-training")
 """
 
 from __future__ import annotations
@@ -31,13 +34,13 @@ def linear(progress: float, warmup: float, decay: float) -> float:
 def cosine(progress: float, warmup: float, decay: float) -> float:
     if progress < warmup:
         return progress / warmup
-    done = min(1.0, (progress - warmup) / (1 - warmup)) if warmup < 1 else 0.0
+    done = min(1.0, (progress - warmup) / (1 - warmup))
     return (1 + math.cos(math.pi * done)) / 2
 
 
 def wsd(progress: float, warmup: float, decay: float) -> float:
     rising = progress / warmup if progress < warmup else 1.0
-    return max(0.0, min(rising, (1 - progress) / decay if decay else 1.0))
+    return max(0.0, min(rising, (1 - progress) / decay))
 
 
 SCHEDULES: dict[str, Callable[[float, float, float], float]] = {"linear": linear, "cosine": cosine, "wsd": wsd}

@@ -91,7 +91,7 @@ class TrainingConfig:
         if self.schedule == "wsd" and self.warmup + self.decay_share > 1:
             raise ValueError(
                 f"warmup is {self.warmup:g} and decay_share is {self.decay_share:g}, together more than the whole run; "
-                "choose a shorter one"
+                f"choose a warmup of at most {1 - self.decay_share:g}, or a smaller decay_share"
             )
         self._check_averages_and_ramps()
         for name in ("weight_decay", "beta1", "beta2", "momentum", "ema_decay"):

@@ -20,7 +20,7 @@ from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import checkpoint
 from mini_bert.training.averaging import Averaged
 from mini_bert.training.defaults import settings_for
-from mini_bert.training.doctor import diagnose
+from mini_bert.training.doctor import diagnose, summary
 from mini_bert.training.figures import training_curves
 from mini_bert.training.folder_run import start_record
 from mini_bert.training.loop import train
@@ -128,11 +128,17 @@ def test_a_run_can_be_diagnosed_and_drawn(recipe, tmp_path, corpus, tokenizer):
     settings = replace(SETTINGS, **RECIPES[recipe])
     go(tmp_path / "run", corpus, tokenizer, settings)
     go(tmp_path / "plain", corpus, tokenizer, SETTINGS)
-    assert diagnose(tmp_path / "run")
+    said = summary(tmp_path / "run")
+    wanted = {
+        "muon": "Muon up to 0.03 (Adam 0.01), schedule wsd",
+        "everything": "schedule wsd, average ema, batch 4 to 8, length 8 to 16",
+    }
+    assert wanted[recipe] in said and "Adam up to 0.0094, schedule linear" in summary(tmp_path / "plain")
     figure = training_curves([tmp_path / "run", tmp_path / "plain"])
     panels = {axes.get_title(): axes for part in figure.subfigs for axes in part.axes}
     assert ("batch, length, masks" in panels) == (recipe == "everything")
-    rates = [line for line in panels["learning rate"].lines if len(line.get_xdata())]
+    panel = panels["learning rate\n(dotted: Muon's)" if recipe == "muon" else "learning rate"]
+    rates = [line for line in panel.lines if len(line.get_xdata())]
     assert len(rates) == (3 if recipe == "muon" else 2)  # its second rate is another one
     words = [text for axes in panels.values() if axes.get_legend() for text in axes.get_legend_handles_labels()[1]]
     assert ("held-out text, averaged weights" in words) == (recipe == "everything")
@@ -144,10 +150,10 @@ def test_a_run_can_be_diagnosed_and_drawn(recipe, tmp_path, corpus, tokenizer):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_schedules_rise_to_the_peak_and_end_at_zero(schedule):
     """Linear warm-up, 1 at its end, 0 at the end of the run, never above 1 or rising again; warm-up may be 0."""
-    course = [lr_share(schedule, progress, 0.2, 0.3) for progress in np.linspace(0, 1, 1001)]
-    assert course[0] == 0 and course[100] == pytest.approx(0.5) and course[200] == pytest.approx(1)
-    assert course[-1] == pytest.approx(0, abs=1e-12) and max(course) <= 1
-    assert all(a >= b for a, b in pairwise(course[200:]))
+    shares = [lr_share(schedule, progress, 0.2, 0.3) for progress in np.linspace(0, 1, 1001)]
+    assert shares[0] == 0 and shares[100] == pytest.approx(0.5) and shares[200] == pytest.approx(1)
+    assert shares[-1] == pytest.approx(0, abs=1e-12) and max(shares) <= 1
+    assert all(a >= b for a, b in pairwise(shares[200:]))
     assert lr_share(schedule, 0.0, 0.0, 0.3) == 1 and lr_share(schedule, 1.2, 0.1, 0.3) == pytest.approx(0, abs=1e-12)
 
 
