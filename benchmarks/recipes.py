@@ -129,7 +129,8 @@ QUESTIONS = (
     Question("Architecture", named(
         MUON, arch_post_norm="--model post-norm", arch_pre_norm="--model pre-norm",
         arch_post_noise="--model post-norm-noise", arch_pre_noise="--model pre-norm-noise",
-        arch_rotary="--model rotary", arch_gated="--model gated", arch_no_bias="--model no-bias", arch_zero="--model zero",
+        arch_rotary="--model rotary", arch_gated="--model gated", arch_no_bias="--model no-bias",
+        arch_zero="--model zero",
         arch_2_wide="--model 2-wide", arch_6_thin="--model 6-thin", arch_modernbert="--model modernbert",
         arch_deberta="--model deberta",
     )),
