@@ -7,13 +7,17 @@
     python benchmarks/recipes.py --table                                              what has been measured so far
 
 A row is one `mini-bert train`, which is printed. Every row gets the same *time* on two cores, five minutes unless
-`--minutes` says otherwise. The time is spent as steps: `--speed` measures the seconds per step of each kind of row, in
-turn, round after round, and a row trains for as many steps as fit. So what a row learns does not depend on what else
-the machine was doing, two rows can train side by side on a core each (`--jobs 2`), and a run that is interrupted
-continues with the same command.
+`--minutes` says otherwise; results of another length are kept apart. The time is spent as steps: `--speed` measures the
+seconds per step of each kind of row, in turn, round after round, and a row trains for as many steps as fit. So what a
+row learns does not depend on what else the machine was doing, two rows can train side by side on a core each
+(`--jobs 2`), and a run that is interrupted continues with the same command.
 
-The score is the held-out loss of the final weights: `mini-bert eval` on the 1 % of documents that no row trained on,
-15 % masked whatever the row trained with, the mean of Wikipedia and books.
+The score is the held-out loss of the run's model: `mini-bert eval` on the 1 % of documents that no row trained on, 15 %
+masked whatever the row trained with, the mean of Wikipedia and books. A run keeps the best of its evaluations, which is
+the last one in all rows but those that diverge. The model stays in its folder, for other measurements.
+
+Compare architectures only with each other: these rows have tied tables and 2.95 million weights, the others are
+Mini-BERT with 4.5 million.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from mini_bert.common.atomic import write_atomic
 
 HERE = Path(__file__).parent
 MINUTES = 5.0
-COSTLY = ("--model", "--batch-size", "--length", "--mask-prob", "--optimizer")  # options that change a step's time
+COSTLY = ("--model", "--batch-size", "--micro-batch", "--length", "--mask-prob", "--optimizer")  # change a step's time
 Words = tuple[str, ...]
 
 
@@ -112,18 +116,21 @@ QUESTIONS = (
     )),
     Question("Short sequences first", (
         Row("muon-length-16-64", (*MUON.split(), "--length-start", "16"), (
-            (0.25, ("--length", "16", "--batch-size", "128")), (0.25, ("--length", "32", "--batch-size", "64")),
+            (0.25, ("--length", "16", "--batch-size", "128", "--micro-batch", "64")),
+            (0.25, ("--length", "32", "--batch-size", "64", "--micro-batch", "32")),
             (0.5, ()),
         )),
         Row("muon-length-32-64", (*MUON.split(), "--length-start", "32"), (
-            (0.5, ("--length", "32", "--batch-size", "64")), (0.5, ()),
+            (0.5, ("--length", "32", "--batch-size", "64", "--micro-batch", "32")), (0.5, ()),
         )),
     )),
     Question("Weight decay", rows("muon-decay", MUON, "--weight-decay", "0 0.05 0.1")),
     Question("Seeds", rows("muon-seed", MUON, "--seed", "1 2")),
     Question("Architecture", named(
-        MUON, arch_post_norm="--model post-norm", arch_pre_norm="--model pre-norm", arch_rotary="--model rotary",
-        arch_gated="--model gated", arch_no_bias="--model no-bias", arch_zero="--model zero",
+        MUON, arch_post_norm="--model post-norm", arch_pre_norm="--model pre-norm",
+        arch_post_noise="--model post-norm-noise", arch_pre_noise="--model pre-norm-noise",
+        arch_rotary="--model rotary", arch_gated="--model gated", arch_no_bias="--model no-bias",
+        arch_zero="--model zero",
         arch_2_wide="--model 2-wide", arch_6_thin="--model 6-thin", arch_modernbert="--model modernbert",
         arch_deberta="--model deberta",
     )),
@@ -143,6 +150,13 @@ class Options(NamedTuple):
     def speed(self) -> Path:
         return self.out / "speed.json"
 
+    @property
+    def rows(self) -> Path:
+        return self.out / f"{self.minutes:g}-minutes"
+
+    def result(self, row: Row) -> Path:
+        return self.rows / f"{row.name}.json"
+
 
 def corpora(options: Options) -> list[str]:
     paths = [options.data / "pretrain" / name for name in ("wiki.txt.xz", "books.txt.xz")]
@@ -154,7 +168,7 @@ def run(*words: object, capture: bool = False) -> str:
     print("+ python benchmarks/variants.py", *words, flush=True)
     command = [sys.executable, str(HERE / "variants.py"), *map(str, words)]
     done = subprocess.run(command, stdout=subprocess.PIPE if capture else None, text=True)
-    if done.returncode:
+    if done.returncode and not (words[0] == "train" and diverged(Path(str(words[words.index("--out") + 1])))):
         raise SystemExit(f"{' '.join(command)} failed with {done.returncode}; start again to continue")
     return done.stdout or ""
 
@@ -177,9 +191,9 @@ def measure_speed(wanted: Sequence[Row], options: Options, rounds: int = 3) -> N
             folder = options.out / "speed"
             shutil.rmtree(folder, ignore_errors=True)
             train(name.split(), 60, folder, options)
-            lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
             first, last = (
-                next(one for one in lines if one["kind"] == "train" and one["step"] == step) for step in (20, 60)
+                next(one for one in records(folder) if one["kind"] == "train" and one["step"] == step)
+                for step in (20, 60)
             )
             found[name].append(round((last["seconds"] - first["seconds"]) / 40, 5))
             shutil.rmtree(folder)
@@ -196,31 +210,38 @@ def steps_of(row: Row, options: Options) -> int:
 
 def measure(row: Row, options: Options) -> None:
     """Train a row, unless that was done, and write its score."""
-    folder, path = options.out / row.name, options.out / f"{row.name}.json"
+    folder, path = options.rows / row.name, options.result(row)
     if path.is_file():
         return
-    steps = steps_of(row, options)
-    if not (folder / "model").is_dir():
-        if (folder / "config.json").is_file():
-            run("train", "--out", folder, "--resume", "--quiet")
-        else:
-            train(row.words, steps, folder, options)
-    said = run(
-        "eval", folder, *corpora(options), "--held-out", 0.01, "--threads", 1, "--length", 64, "--json", capture=True
-    )
-    texts = json.loads(said)["results"]
-    loss = statistics.mean(one["loss"] for one in texts)
-    found = {"loss": loss, "steps": steps, "words": list(row.words), "minutes": options.minutes}
-    write_atomic(path, (json.dumps(found, indent=2) + "\n").encode())
-    print(f"{row.name}: {loss:.3f} after {steps:,} steps", flush=True)
-    for part in ("checkpoints", "model"):
-        shutil.rmtree(folder / part, ignore_errors=True)
+    if not (folder / "config.json").is_file():
+        train(row.words, steps_of(row, options), folder, options)
+    elif not (folder / "model").is_dir() and not diverged(folder):
+        run("train", "--out", folder, "--resume", "--quiet")
+    loss = None
+    if not diverged(folder):
+        words = ("eval", folder, *corpora(options), "--held-out", 0.01, "--threads", 1, "--length", 64, "--json")
+        loss = statistics.mean(one["loss"] for one in json.loads(run(*words, capture=True))["results"])
+    steps = json.loads((folder / "config.json").read_text())["training"]["steps"]
+    write_atomic(path, (json.dumps({"loss": loss, "steps": steps, "words": list(row.words)}, indent=2) + "\n").encode())
+    print(f"{row.name}: {shown(loss)} after {steps:,} steps", flush=True)
 
 
-def table(out: Path) -> str:
+def diverged(folder: Path) -> bool:
+    return any(one.get("reason") == "nonfinite" for one in records(folder))
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def shown(loss: float | None) -> str:
+    return "diverged" if loss is None else f"{loss:.3f}"
+
+
+def table(options: Options) -> str:
     lines = []
     for question in QUESTIONS:
-        measured = [(row, out / f"{row.name}.json") for row in question.rows if (out / f"{row.name}.json").is_file()]
+        measured = [(row, options.result(row)) for row in question.rows if options.result(row).is_file()]
         if measured:
             lines += [
                 "",
@@ -231,7 +252,7 @@ def table(out: Path) -> str:
             ]
         for row, path in measured:
             one: dict[str, Any] = json.loads(path.read_text())
-            lines.append(f"| {row.name} | `{' '.join(row.words)}` | {one['steps']:,} | {one['loss']:.3f} |")
+            lines.append(f"| {row.name} | `{' '.join(row.words)}` | {one['steps']:,} | {shown(one['loss'])} |")
     return "\n".join(lines[1:])
 
 
@@ -255,25 +276,32 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print the rows, and stop")
     parser.add_argument("--table", action="store_true", help="print what has been measured, and stop")
     given = parser.parse_args()
+    unknown = set(given.rows) - {row.name for row in chosen((), ())}
+    if unknown:
+        raise SystemExit(f"there is no row {min(unknown)!r}; --list prints all")
     wanted = list(chosen(given.questions, given.rows))
+    options = Options(given.data, given.out, given.minutes, 2 if given.speed else given.threads)
     if given.list:
         for row in wanted:
             print(f"{row.name:20} {' '.join(row.words)}")
         return
     if given.table:
-        print(table(given.out))
+        print(table(options))
         return
     if given.data is None:
         raise SystemExit("give --data, the folder with pretrain/wiki.txt.xz and pretrain/books.txt.xz")
-    given.out.mkdir(parents=True, exist_ok=True)
-    options = Options(given.data, given.out, given.minutes, 2 if given.speed else given.threads)
+    options.rows.mkdir(parents=True, exist_ok=True)
     if given.speed:
         measure_speed(wanted, options)
         return
     with ThreadPoolExecutor(given.jobs) as pool:
-        for done in [pool.submit(measure, row, options) for row in wanted]:
-            done.result()
-    print(table(given.out))
+        try:
+            for done in [pool.submit(measure, row, options) for row in wanted]:
+                done.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # the rows that have not begun
+            raise
+    print(table(options))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ The commands are those of `mini-bert`; they know these models, too:
     no-bias         … and no biases, in projections and norms
     zero            … and projections into the residual stream start at 0
     2-wide, 6-thin  the last with another depth, and about as many weights
+    post-norm-noise, pre-norm-noise     the first two without the start that attends to neighbours
+                    (docs/decisions/0003), which there is none of with rotary positions: what "rotary" is compared with
 
 A run whose model is a variant can only be read by these commands: the architecture is for measurements, not for use.
 """
@@ -56,6 +58,7 @@ class VariantConfig(BertConfig):
     gated: bool = False
     no_bias: bool = False
     zero: bool = False
+    noise: bool = False  # all weights start with noise
 
 
 def variants() -> dict[str, VariantConfig]:
@@ -66,6 +69,8 @@ def variants() -> dict[str, VariantConfig]:
         if step == "gated":
             changed = replace(changed, intermediate_size=512)  # 3 · 192 · 512 weights, as many as 2 · 192 · 768
         found[step.replace("_", "-")] = changed
+    for name in ("post-norm", "pre-norm"):
+        found[f"{name}-noise"] = replace(found[name], noise=True)
     found["2-wide"] = replace(changed, num_hidden_layers=2, hidden_size=216, intermediate_size=576)
     found["6-thin"] = replace(changed, num_hidden_layers=6, hidden_size=152, intermediate_size=408)
     return found
@@ -105,7 +110,7 @@ class Variant(BertLike):
         self._own_memory(seed, dtype)
 
     def start_attention(self):
-        if not self.config.rotary:
+        if not (self.config.rotary or self.config.noise):
             super().start_attention()
 
     @classmethod

@@ -52,6 +52,13 @@ Teacher = Annotated[
     str | None, typer.Option(help="the folder of a model with the same vocabulary to learn from, for distillation")
 ]
 Temperature = Annotated[float | None, typer.Option(help="of the teacher's answers; default: 2")]
+ReplacedWeight = Annotated[
+    float | None,
+    typer.Option(
+        help="factor of the discriminator's loss, for replaced_tokens; default: 0.02, so that the shared tables follow "
+        "the generator, and 50, as published, with --init"
+    ),
+]
 TieHead = Annotated[bool, typer.Option("--tie-head", help="the head shares the token table: V × H fewer weights")]
 NextSentence = Annotated[
     bool, typer.Option("--next-sentence", help="short for --objective masked_words_and_next_sentence (BERT)")
@@ -104,6 +111,7 @@ def train(
     mask_prob: MaskProb = None,
     teacher: Teacher = None,
     temperature: Temperature = None,
+    replaced_weight: ReplacedWeight = None,
     init_from_teacher: Annotated[
         bool,
         typer.Option(

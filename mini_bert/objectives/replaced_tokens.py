@@ -16,7 +16,10 @@ A chosen word that the generator guessed right counts as original. Both models a
 gradient flows through the sampling: the generator learns to predict words, not to deceive (Clark et al. 2020). So the
 passes are independent once the words are drawn, and the generator's backward pass is done before the discriminator's
 forward pass begins. The factor 50 compensates that a binary loss is small: ln 2 at most for a fair guess, where the
-generator's begins near ln V.
+generator's begins near ln V. With Adam, whose steps do not depend on the size of gradients, it has one effect only: the
+tables that both models share follow the discriminator more than the generator. That can stop both
+(docs/decisions/0013), so `mini-bert train` gives a new model the factor 0.02, with which the tables follow the
+generator, as in DeBERTa v3.
 
 Samples are drawn by inverting the cumulative distribution: word v is drawn if c_{v−1} ≤ u < c_v, where c_v = p_0 + … +
 p_v and u is a uniform random number for each sequence and token (common/draws.py). So the same batch and weights give
@@ -32,12 +35,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from mini_bert.common.draws import draws, uniform
 from mini_bert.common.inputs import check_rows
+from mini_bert.common.values import check_positive_number
 from mini_bert.layers.base import Run
 from mini_bert.layers.cross_entropy import CrossEntropyCache
 from mini_bert.models.base import MASKED_WORDS, REPLACED, Inputs, Model
@@ -45,9 +49,11 @@ from mini_bert.models.loss import LossCache, Term
 from mini_bert.models.pairs import PairConfig
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Part, Predictions, Rows, Size, part_of, predictions_of
-from mini_bert.objectives.masked_words import MaskedWords, percent, word_shares
+from mini_bert.objectives.masked_words import MaskedWords, masking_for, percent, word_shares
+from mini_bert.objectives.masking import Masking
+from mini_bert.text.base import Tokenizer
 
-WEIGHT = 50.0  # of the discriminator's loss
+WEIGHT, FOR_NEW = 50.0, 0.02  # of the discriminator's loss: published, and for a new model
 TO_MASK = 0.85  # of the chosen words; the others stay as they are
 SAMPLED = 6  # the stream of random numbers; masking.py has 0 to 4
 GENERATOR = 1 << 30  # a number for the generator's own dropout, larger than that of any block
@@ -75,6 +81,20 @@ class ReplacedTokens(MaskedWords):
     heads = (REPLACED,)
     visible = 1 - TO_MASK
     owners: ClassVar = {"": "generator", REPLACED: "discriminator"}
+    options: ClassVar = (*MaskedWords.options, "replaced_weight")
+
+    def __init__(self, masking: Masking | None = None, weight: float = WEIGHT):
+        super().__init__(masking)
+        check_positive_number("replaced_weight", weight)
+        self.weight = weight
+
+    @classmethod
+    def for_tokenizer(cls, tokenizer: Tokenizer, replaced_weight: float = WEIGHT, **options: Any) -> Self:
+        return cls(masking_for(tokenizer, **{"mask_prob": cls.share, **options}), replaced_weight)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return super().arguments | {"replaced_weight": self.weight}
 
     @classmethod
     def missing(cls, model: Model) -> list[str]:
@@ -147,7 +167,7 @@ class ReplacedTokens(MaskedWords):
         ids.ravel()[batch.rows] = sampled
         labels[batch.rows] = sampled != batch.targets
         real = None if batch.attention_mask is None else np.flatnonzero(batch.attention_mask)
-        term = Term(REPLACED, real, labels if real is None else labels[real], count[REPLACED], WEIGHT)
+        term = Term(REPLACED, real, labels if real is None else labels[real], count[REPLACED], self.weight)
         return model.loss_of(inputs._replace(ids=ids), [term], run)[1]
 
     # ------------------------------------------------------------------ what it is compared with, and starts from

@@ -29,7 +29,7 @@ from mini_bert.objectives.base import Objective
 from mini_bert.objectives.distillation import Distillation
 from mini_bert.objectives.masked_words import MaskedWords, MaskedWordsAndSentences
 from mini_bert.objectives.registry import OBJECTIVES, objective_class
-from mini_bert.objectives.replaced_tokens import ReplacedTokens
+from mini_bert.objectives.replaced_tokens import FOR_NEW, ReplacedTokens
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import has_tokenizer, load_tokenizer
 from mini_bert.training.muon import block_matrices
@@ -50,6 +50,7 @@ class Wanted:
     masking         "pieces", "whole-word", "span" or "ngram"; None: that of the architecture
     mask_prob: the share of the words that are predicted
     teacher         the folder of a model to learn from, for the objective distillation; temperature: of its answers
+    replaced_weight the factor of the discriminator's loss, for the objective replaced_tokens
     tokenizer       default: that of the folder, or the bundled one with the model's vocabulary size
     length          tokens per sequence; default: that of --init, or the model's maximum
     """
@@ -62,6 +63,7 @@ class Wanted:
     mask_prob: float | None = None
     teacher: str | None = None
     temperature: float | None = None
+    replaced_weight: float | None = None
     tokenizer: str | None = None
     length: int | None = None
     tie_head: bool = False
@@ -266,6 +268,10 @@ def options_for(wanted: Wanted, objective: type[Objective], config: Any) -> dict
         options["teacher"] = folder_to_store(wanted.teacher)
     if wanted.temperature is not None:
         options["temperature"] = wanted.temperature
+    if wanted.replaced_weight is not None:
+        options["replaced_weight"] = wanted.replaced_weight
+    elif objective is ReplacedTokens and wanted.init is None:
+        options["replaced_weight"] = FOR_NEW
     for name in options:
         if name not in objective.options:
             flag = "--masking" if name in ("whole_word", "span", "ngram") else f"--{name.replace('_', '-')}"

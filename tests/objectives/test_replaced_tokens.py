@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,11 +13,14 @@ from mini_bert.layers.base import Run
 from mini_bert.layers.cross_entropy import cross_entropy
 from mini_bert.models.base import MASKED_WORDS, REPLACED, Inputs
 from mini_bert.models.bert import Bert
+from mini_bert.models.electra import PRESET, Electra
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Rows
 from mini_bert.objectives.masking import Masking
 from mini_bert.objectives.replaced_tokens import GENERATOR, WEIGHT, Batch, ReplacedTokens, sample
+from mini_bert.text.loading import load_tokenizer
 from mini_bert.training.parallel import Team
+from mini_bert.training.setup import Wanted, set_up
 from tests.objectives.stand_ins import CONFIG, Pair, V, check_gradients
 
 MASK = 4
@@ -179,3 +184,32 @@ def test_errors():
         ReplacedTokens().size(())
     with pytest.raises(ValueError, match="a batch has no keys"):
         ReplacedTokens().loss(Pair(), made()[0]._replace(keys=None), Run(), {MASKED_WORDS: 1, REPLACED: 1})
+
+
+def test_the_weight_scales_the_discriminators_gradients_and_no_others():
+    """The tables that both share get the generator's gradient plus the weighted one."""
+    batch, grads = made()[0], {}
+    for weight in (1e-9, 1.0, 50.0):
+        model = Pair()
+        model.zero_grad()
+        objective = ReplacedTokens(MASKING, weight)
+        objective.loss(model, batch, Run(), objective.size(batch).targets)
+        grads[weight] = {name: param.grad.copy() for name, param in model.named_params().items()}
+    assert any(np.abs(grads[1e-9][name] - grads[50.0][name]).max() > 1e-6 for name in grads[1.0])
+    for name, alone in grads[1e-9].items():
+        np.testing.assert_allclose(grads[50.0][name] - alone, 50 * (grads[1.0][name] - alone), rtol=1e-4, atol=1e-6)
+
+
+def test_a_new_models_tables_follow_the_generator_and_a_published_one_continues_as_it_was_trained(tmp_path):
+    new, given = set_up(Wanted("electra")), set_up(Wanted("electra", replaced_weight=3.0))
+    assert new.options["replaced_weight"] == 0.02 and given.options["replaced_weight"] == 3.0
+    assert ReplacedTokens().weight == 50
+    tokenizer = load_tokenizer("8k")
+    small = replace(PRESET, num_hidden_layers=1)
+    Electra(small).save_pretrained(tmp_path)
+    tokenizer.save(tmp_path)
+    assert "replaced_weight" not in set_up(Wanted(init=str(tmp_path))).options
+    with pytest.raises(ValueError, match="replaced_weight is -1"):
+        ReplacedTokens(MASKING, -1)
+    with pytest.raises(ValueError, match="--replaced-weight has no effect on the objective masked_words"):
+        set_up(Wanted("bert", replaced_weight=1.0))

@@ -1,0 +1,44 @@
+"""The architectures that benchmarks/variants.py compares are right: every gradient, and what a folder keeps of them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mini_bert.checks.gradcheck import check_model
+from mini_bert.layers.base import Run
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import variants
+
+SIZES = {"vocab_size": 31, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 12, "num_hidden_layers": 2,
+         "max_position_embeddings": 7}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", variants.variants())
+def test_every_gradient(name):
+    model = variants.Variant(replace(variants.variants()[name], **SIZES), dtype=np.float64)
+    model.flat.data[:] += np.random.default_rng(1).normal(0, 0.1, model.flat.data.shape)  # zeros have no gradients
+    rng = np.random.default_rng(0)
+    ids, chosen, targets = rng.integers(5, 31, (2, 5)), np.array([1, 3, 6]), rng.integers(5, 31, 3)
+    results = check_model(model, lambda: model.loss(ids, chosen, targets, run=Run(0, train=True)), 4)
+    assert all(result.error < 1e-6 for result in results), [result for result in results if result.error >= 1e-6]
+
+
+def test_each_has_the_parts_that_its_name_says():
+    """And about as many weights as the others."""
+    counts, parts = {}, {}
+    for name, config in variants.variants().items():
+        model = variants.Variant(config, seed=None)
+        counts[name], parts[name] = model.get_parameter_count(), set(model.named_params())
+    assert max(counts.values()) < 1.01 * min(counts.values()), counts
+    assert "positions.table" in parts["pre-norm"] and "positions.table" not in parts["rotary"]
+    assert "final_norm.gamma" in parts["pre-norm"] and "final_norm.gamma" not in parts["post-norm"]
+    biases = [name for name in parts["no-bias"] if name.endswith((".b", ".beta")) and name.startswith("encoder.")]
+    assert not biases and "encoder.blocks.0.attention.qkv.b" in parts["gated"]
+    zero = variants.Variant(variants.variants()["zero"]).named_params()
+    assert not zero["encoder.blocks.1.attention.output.w"].data.any()
