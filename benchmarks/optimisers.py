@@ -3,8 +3,8 @@
     python benchmarks/optimisers.py                      Mini-BERT, 2 × 16 × 64 tokens, 1 and 2 threads
 
 Processor time, the least of several rounds: a busy machine makes waiting longer, but not this. Threads share it; on an
-idle machine, the time on the clock, printed beside it, falls with their number. Singular values below 1/200 of the bound
-(training/orthogonal.py) stay small, so those are left out.
+idle machine, the time on the clock, printed beside it, falls with their number. Singular values below 1/200 of the
+bound (training/orthogonal.py) stay small, so those are left out.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def main() -> None:
             waited = least(lambda team=team: muon.step(1e-9, map=team.map), clock=time.perf_counter)  # noqa: B023
         print(
             f"{threads} thread(s): forward and backward {gradient:.0f} ms, Adam {steps[0]:.1f} ms, Muon {steps[1]:.1f} "
-            f"ms ({waited:.1f} on the clock); a step takes {(gradient + steps[1]) / (gradient + steps[0]):.2f} times as long"
+            f"ms ({waited:.1f} on the clock); a step takes {(gradient + steps[1]) / (gradient + steps[0]):.2f} times "
+            "as long"
         )
 
 

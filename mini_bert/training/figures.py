@@ -76,7 +76,7 @@ def training_curves(runs: Sequence[str | os.PathLike[str]]) -> Figure:
         for part in further_parts(history.last("train")):
             accuracy.plot(*history.series("train", f"{part}_accuracy"), **style | {"linestyle": ":"})
         rate.plot(*history.series("train", "lr"), **style)
-        if history.series("train", "lr")[1] != history.series("train", "muon_lr")[1]:
+        if history.series("train", "muon_lr")[1] not in ([], history.series("train", "lr")[1]):
             rate.plot(*history.series("train", "muon_lr"), **style | {"linestyle": ":"})
             rate_title = "learning rate\n(dotted: Muon's)"
         norm.plot(*history.series("train", "grad_norm"), **style)

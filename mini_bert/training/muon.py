@@ -13,7 +13,7 @@ practice, and so Adam's learning rates and weight decay suit it.
 This makes sense for matrices that map vectors to vectors. Embeddings, output heads, biases and norms are left to Adam.
 Queries, keys and values are three matrices in one array: each is made orthogonal on its own (`Param.matrices`).
 
-A step of Mini-BERT with 32 × 64 tokens makes 18 matrices orthogonal. On one core that takes 26 ms of processor time,
+A step of Mini-BERT with 32 × 64 tokens makes 18 matrices orthogonal. On one core that takes 25 ms of processor time,
 half of what five steps of the published iteration take; it is shared among the threads of a run. It does not depend on
 the batch: the larger the batch, the less it matters.
 """
