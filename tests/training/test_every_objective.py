@@ -444,7 +444,8 @@ def test_every_preset_has_an_objective_that_fits(preset):
     assert not setup.objective.missing(model)
     sizes = setup.sizes(model)
     assert sizes.parameters == model.get_parameter_count() and 0 < sizes.predicted <= 1
-    own = {"albert": {"ngram": True}, **dict.fromkeys(("electra", "deberta-v3"), {"replaced_weight": 0.02})}
+    pair = {"replaced_weight": 0.02}
+    own = {"albert": {"ngram": True}, "electra": pair, "deberta-v3": pair}
     assert setup.options == own.get(preset, {})
     assert preset == "larger" or setup.config.dropout == 0
 
