@@ -101,7 +101,7 @@ SETS = {
     "base": [("Mini-BERT", ["-e", "."])],
     "plots": [("matplotlib", ["-e", ".[plots]"])],
     "lab": [("Starlette and uvicorn, the server of the lab", ["-e", ".[lab]"])],
-    "serve": [("Starlette, uvicorn, orjson and prometheus-client, for the server", ["-e", ".[serve]"])],
+    "serve": [("Starlette, uvicorn, httptools, uvloop, orjson, prometheus-client", ["-e", ".[serve]"])],
     "onnx": [("ONNX and ONNX Runtime", ["-e", ".[onnx]"])],
     "dev": [("Mini-BERT and its test tools", ["-e", ".[dev]"])],
     "browser": [("Playwright, which drives a browser", ["playwright>=1.50,<2"])],

@@ -147,7 +147,7 @@ def table(scores: dict[str, dict[str, list[float]]], seeds: int) -> str:
     for row, values in scores.items():
         means = [sum(values[column]) / len(values[column]) for column in columns]
         is_loss = row.endswith("loss")
-        lost = max(means[1:]) - means[0] if is_loss else means[0] - min(means[1:])
+        lost = max(0.0, max(means[1:]) - means[0] if is_loss else means[0] - min(means[1:]))
         digits = 4 if is_loss else 2
         verdict = "" if is_loss or lost <= MOST_LOST else f" (more than {MOST_LOST})"
         lines.append(f"| {row} | {' | '.join(f'{mean:.{digits}f}' for mean in means)} | {lost:.{digits}f}{verdict} |")
