@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.common.atomic import write_atomic
+from mini_bert.common.json_values import read_json, read_object
 from mini_bert.export.folder import GRAPH_HEADING, export, export_tuned, pooling_beside, stored_as
 from mini_bert.export.names import HIDDEN
 from mini_bert.export.recording import Recording, own_head, record, vectors
@@ -32,6 +33,7 @@ from mini_bert.models.memory import INT8
 from mini_bert.text.base import Tokenizer
 
 GRAPH, INT8_GRAPH = "onnx/model.onnx", "onnx/model_quantized.onnx"
+PROMPTS = "config_sentence_transformers.json"
 TRANSFORMERS_JS = {"transformers.js_config": {"dtype": "q8"}}  # in config.json: the graph that it opens by default
 
 
@@ -69,7 +71,7 @@ def export_onnx(
     for name, recording in parts.items():
         _add_graph(Path(folder) / name, graphs[name], recording, int8)
         if HIDDEN in recording.outputs:
-            add_sentence_transformer(Path(folder) / name, models[name], [pooling])
+            add_sentence_transformer(Path(folder) / name, models[name], [pooling], source=card and card.parent)
     return _summary(Path(folder), int8, graphs[""], parts[""])
 
 
@@ -126,16 +128,21 @@ def _about(recording: Recording, int8: bool) -> str:
     )
 
 
-def add_sentence_transformer(folder: Path, model: Any, pooling: Sequence[str], length: int | None = None) -> None:
+def add_sentence_transformer(
+    folder: Path, model: Any, pooling: Sequence[str], length: int | None = None, source: Path | None = None
+) -> None:
     """The files with which sentence-transformers turns a folder into a model of sentences.
 
     Its mean is over all tokens but padding, special ones included: what `mini-bert embed --pooling all` computes.
+    source: the folder that the model comes from; vectors of length 1, and prompts, are kept
     """
     kinds = "sentence_transformers.models"
     modules = [
         {"idx": 0, "name": "0", "path": "", "type": f"{kinds}.Transformer"},
         {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{kinds}.Pooling"},
     ]
+    if source is not None and _normalizes(source):
+        modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": f"{kinds}.Normalize"})
     modes = {
         "pooling_mode_cls_token": "cls" in pooling and not model.reads_forward,
         "pooling_mode_mean_tokens": bool({"mean", "all"} & {*pooling}),
@@ -147,6 +154,19 @@ def add_sentence_transformer(folder: Path, model: Any, pooling: Sequence[str], l
         "1_Pooling/config.json": {"word_embedding_dimension": model.width, **modes},
         "sentence_bert_config.json": {"max_seq_length": length or model.max_length, "do_lower_case": False},
     }
+    if source is not None and (source / PROMPTS).is_file():
+        files[PROMPTS] = read_object(source / PROMPTS)
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         write_atomic(folder / name, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def _normalizes(source: Path) -> bool:
+    """Whether sentence-transformers scales the vectors of this folder to length 1"""
+    path = source / "modules.json"
+    if not path.is_file():
+        return False
+    modules = read_json(path)
+    return isinstance(modules, list) and any(
+        isinstance(one, dict) and str(one.get("type", "")).endswith(".Normalize") for one in modules
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -65,6 +67,25 @@ def test_an_exported_folder_gives_the_vectors_of_the_command(options, opened, tm
     assert np.abs(theirs.encode(TEXTS) - found["mean"]).max() > 0.1
     if not options:
         np.testing.assert_allclose(opened(tmp_path / "vectors").encode(TEXTS), found["all"], atol=1e-5)
+
+
+def test_a_folder_of_sentence_transformers_keeps_the_length_of_its_vectors_and_its_prompts(opened, tmp_path):
+    """As all-MiniLM-L6-v2 has them; the graph gives what the source gives."""
+    model, tokenizer = published()
+    export_onnx(model, tokenizer, tmp_path / "source", "float32", encoder=True)
+    modules = json.loads((tmp_path / "source" / "modules.json").read_text())
+    modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"})
+    (tmp_path / "source" / "modules.json").write_text(json.dumps(modules))
+    prompts = {"prompts": {"query": "a question: "}, "default_prompt_name": None}
+    (tmp_path / "source" / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    command("export", tmp_path / "source", "--onnx", "--encoder", "--out", tmp_path / "again")
+    before, after = (opened(tmp_path / name) for name in ("source", "again"))
+    for prompt in (None, "query"):
+        wanted = before.encode(TEXTS, prompt_name=prompt)
+        np.testing.assert_allclose(np.linalg.norm(wanted, axis=1), 1, rtol=1e-5)
+        np.testing.assert_allclose(after.encode(TEXTS, prompt_name=prompt), wanted, atol=1e-5)
+    plain, asked = after.encode(TEXTS[:1]), after.encode(TEXTS[:1], prompt_name="query")
+    assert np.abs(plain - asked).max() > 1e-3
 
 
 @pytest.mark.parametrize("pooling", ["all", "cls"])
