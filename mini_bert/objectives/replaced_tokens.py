@@ -16,7 +16,7 @@ A chosen word that the generator guessed right counts as original. Both models a
 gradient flows through the sampling: the generator learns to predict words, not to deceive (Clark et al. 2020). So the
 passes are independent once the words are drawn, and the generator's backward pass is done before the discriminator's
 forward pass begins. The factor 50 compensates that a binary loss is small: ln 2 at most for a fair guess, where the
-generator's begins near ln V. With Adam, whose steps do not depend on the size of gradients, it has one effect only: the
+generator's begins near ln V. With Adam, whose steps hardly depend on the size of gradients, it mainly decides that the
 tables that both models share follow the discriminator more than the generator. That can stop both
 (docs/decisions/0013), so `mini-bert train` gives a new model the factor 0.02, with which the tables follow the
 generator, as in DeBERTa v3.
