@@ -46,7 +46,7 @@ OTHERS = ("published", "frequencies", "all")
 def build(name: str, how: str, batches: MLMDataGenerator) -> Model:
     """A preset with weights that are initialised this way."""
     config = preset(name)
-    model = model_class(config.to_dict()).build(config, heads=(MASKED_WORDS,))
+    model = model_class(config.to_dict())(config, (MASKED_WORDS,))
     if isinstance(model, MiniBERT):
         start(model, how)
     if how == "all":

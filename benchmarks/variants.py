@@ -93,7 +93,7 @@ class Variant(BertLike):
     names = Saved.names
 
     def __init__(
-        self, config: VariantConfig, heads: Any = (MASKED_WORDS,), seed: int | None = 0, dtype: Any = np.float32
+        self, config: VariantConfig, output_heads: Any = (MASKED_WORDS,), seed: int | None = 0, dtype: Any = np.float32
     ):
         self.config, width = config, config.width
         self.add_embeddings(width)
@@ -106,7 +106,7 @@ class Variant(BertLike):
             self.final_norm = LayerNorm(width, config.layer_norm_eps, not config.no_bias)
         else:
             self.encoder = Encoder([block(config) for _ in range(config.depth)])
-        self.masked_words = self.word_head() if MASKED_WORDS in heads else None
+        self.masked_words = self.word_head() if MASKED_WORDS in output_heads else None
         self._own_memory(seed, dtype)
 
     def start_attention(self):

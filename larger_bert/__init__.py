@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mini_bert.models.base import MASKED_WORDS
 from mini_bert.models.config import LARGER_BERT_CONFIG, MiniBertConfig
 from mini_bert.models.mini import MiniBERT
 
@@ -21,8 +22,8 @@ class LargerBERT(MiniBERT):
     def __init__(
         self,
         config: MiniBertConfig = LARGER_BERT_CONFIG,
+        output_heads=(MASKED_WORDS,),
         seed: int | None = 0,
         dtype: Any = np.float32,
-        head: bool = True,
     ):
-        super().__init__(config, seed, dtype, head)
+        super().__init__(config, output_heads, seed, dtype)

@@ -23,7 +23,7 @@ def parameters(config: Any, part: str = "", objective: str | None = None) -> int
     objective: a name from objectives/registry.py; None: the one that `train` chooses for this config
     """
     heads = (default_objective(config) if objective is None else OBJECTIVES[objective]).heads
-    model = model_class(config.to_dict()).build(config, heads, seed=None, dtype=None)
+    model = model_class(config.to_dict())(config, heads, seed=None, dtype=None)
     return sum(count for name, count in model.get_parameter_count(by_component=True).items() if name.startswith(part))
 
 

@@ -61,7 +61,7 @@ def with_task(
     if tokenizer is not None and hasattr(config, "summary_type"):
         first = tokenizer.assemble([0]).summary == 0
         config = replace(config, summary_type="first" if first else "last")
-    twin = model.build(config, (), None, model.dtype)
+    twin = type(model)(config, (), None, model.dtype)
     twin.task = task.layer(twin, dropout)
     twin._own_memory(seed, model.dtype)
     weights = {name: param.data for name, param in model.named_params().items()}
@@ -125,7 +125,7 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
         raise ValueError(f"{folder}: {error}") from None
     config = kind.config_in(values, tensors, str(folder))
     task, tuned = _task(kind, config, folder, values, tensors)
-    model = kind.build(config, (), None, dtype)
+    model = kind(config, (), None, dtype)
     model.task = task.layer(model, 0.0)
     model._own_memory(None, dtype)
     model.assign_tensors(tensors, str(folder), task.architecture)

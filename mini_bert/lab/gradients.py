@@ -68,7 +68,7 @@ class Twin:
             raise Unable(f"{no_guesses(bench)} So there is no loss from which a gradient could flow.")
         self.way = way  # the output head
         self.lock = threading.Lock()
-        self.model: Model = type(model).build(model.config, model.output_heads, None, np.float64)
+        self.model: Model = type(model)(model.config, model.output_heads, None, np.float64)
         self.model.flat.data[...] = model.flat.data
         self.passes: OrderedDict[tuple[Reading, tuple[int, ...]], tuple[Model, Pass]] = OrderedDict()
 

@@ -157,7 +157,7 @@ class Albert(BertLike):
     def __init__(
         self,
         config: AlbertConfig,
-        heads=(MASKED_WORDS, POOLER, SENTENCE_ORDER),
+        output_heads=(MASKED_WORDS, POOLER, SENTENCE_ORDER),
         seed: int | None = 0,
         dtype: Any = np.float32,
     ):
@@ -169,9 +169,9 @@ class Albert(BertLike):
         self.encoder = Encoder(
             [shared for layer in range(config.num_hidden_layers) for shared in groups[config.group(layer)]]
         )
-        ordered = SENTENCE_ORDER in heads
-        self.pooler = Pooler(width, std) if ordered or POOLER in heads else None
-        self.masked_words = self.word_head() if MASKED_WORDS in heads else None
+        ordered = SENTENCE_ORDER in output_heads
+        self.pooler = Pooler(width, std) if ordered or POOLER in output_heads else None
+        self.masked_words = self.word_head() if MASKED_WORDS in output_heads else None
         self.sentence_order = SentenceOrderHead(width, config.classifier_dropout_prob, std) if ordered else None
         self._own_memory(seed, dtype)
 

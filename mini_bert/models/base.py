@@ -59,8 +59,8 @@ class Output(SimpleNamespace):
 class Model(WithLoss, Saved):
     """A layer that owns its memory: `flat.data` holds all weights, `flat.grad` all gradients, one vector each.
 
-    An architecture provides `build`, `embed` and `embed_backward`, the names of its tensors (saving.py), and output
-    heads as attributes with the names in `head_shapes` (None or absent: this model has no such head).
+    An architecture provides its constructor, `embed` and `embed_backward`, the names of its tensors (saving.py), and
+    output heads as attributes with the names in `head_shapes` (None or absent: this model has no such head).
 
     If its encoder is not a chain of blocks that all get the same mask, it writes its own: a subclass of `Encoder` with
     other `block_inputs`, or with its own forward and backward (two streams, an input shared by all blocks), or its own
@@ -89,7 +89,7 @@ class Model(WithLoss, Saved):
 
     # ------------------------------------------------------------------ what an architecture defines
 
-    build: Callable[..., Any]  # (config, heads, seed, dtype) -> a new model with these output heads; seed None: all 0
+    __init__: Callable[..., None]  # (config, output_heads, seed, dtype); the heads by name; seed None: all weights 0
     embed: Callable[..., tuple[np.ndarray, Any]]  # (inputs, run) -> the input of the first block (B,T,H), cache
     embed_backward: Callable[..., np.ndarray]  # (dx, inputs, cache, run) -> the gradient at the sum of the embeddings
 
@@ -192,7 +192,7 @@ class Model(WithLoss, Saved):
 
     def untrained(self, seed: int) -> Self:
         """A model with the same configuration and heads, but random weights: the control for probes and fine-tuning."""
-        return type(self).build(self.config, self.output_heads, seed, self.dtype)
+        return type(self)(self.config, self.output_heads, seed, self.dtype)
 
     # ------------------------------------------------------------------ ids -> one vector per token
 

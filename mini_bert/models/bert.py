@@ -66,36 +66,28 @@ class Bert(BertLike):
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", POOLER: "(B,H)", NEXT_SENTENCE: "(B,2)"}
     head_inputs: ClassVar = {NEXT_SENTENCE: POOLER}
     head_help: ClassVar = {
-        MASKED_WORDS: f"{NO_WORD_HEAD}, or build one with Bert(config, masked_words=True)",
-        NEXT_SENTENCE: "no next-sentence head: build it with Bert(config, next_sentence=True), or load a "
+        MASKED_WORDS: f"{NO_WORD_HEAD}, or build one with Bert(config, (MASKED_WORDS,))",
+        NEXT_SENTENCE: "no next-sentence head: build it with Bert(config, (NEXT_SENTENCE,)), or load a "
         "BertForPreTraining",
-        POOLER: "no pooler: build it with Bert(config, pooler=True)",
+        POOLER: "no pooler: build it with Bert(config, (POOLER,))",
     }
 
     def __init__(
         self,
         config: BertConfig,
-        pooler: bool = True,
-        masked_words: bool = True,
-        next_sentence: bool = True,
+        output_heads=(MASKED_WORDS, POOLER, NEXT_SENTENCE),
         seed: int | None = 0,
         dtype: Any = np.float32,
     ):
-        if next_sentence and not pooler:
-            raise ValueError("the next-sentence head reads the pooled vector: it needs pooler=True")
         self.config = config
         width, std = config.hidden_size, config.initializer_range
         self.add_embeddings(width)
         self.encoder = Encoder([block(config) for _ in range(config.num_hidden_layers)])
-        self.pooler = Pooler(width, std) if pooler else None
-        self.masked_words = self.word_head() if masked_words else None
-        self.next_sentence = Linear(width, 2, std=std) if next_sentence else None
+        follows = NEXT_SENTENCE in output_heads
+        self.pooler = Pooler(width, std) if follows or POOLER in output_heads else None
+        self.masked_words = self.word_head() if MASKED_WORDS in output_heads else None
+        self.next_sentence = Linear(width, 2, std=std) if follows else None
         self._own_memory(seed, dtype)
-
-    @classmethod
-    def build(cls, config, heads=(MASKED_WORDS, POOLER, NEXT_SENTENCE), seed=0, dtype=np.float32):
-        follows = NEXT_SENTENCE in heads
-        return cls(config, follows or POOLER in heads, MASKED_WORDS in heads, follows, seed, dtype)
 
     # ------------------------------------------------------------------ files
 

@@ -101,12 +101,6 @@ class BertLike(Model):
     decoder: ClassVar[str]  # in files: the layer from vectors to words, shared with the token table if tied
     decoder_bias: ClassVar[str]  # in files: the name of its bias if tied
 
-    @classmethod
-    def build(cls, config, heads=None, seed=0, dtype=np.float32):
-        """heads None: those that it has by default"""
-        given: dict[str, Any] = {} if heads is None else {"heads": heads}
-        return cls(config=config, seed=seed, dtype=dtype, **given)  # type: ignore[call-arg]
-
     def add_embeddings(self, width: int) -> None:
         """Tables of tokens, positions and types, and the norm of their sum."""
         config, std = self.config, self.config.initializer_range

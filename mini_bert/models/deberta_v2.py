@@ -235,15 +235,15 @@ class DebertaV2(Pair, Disentangled):
     def __init__(
         self,
         config: DebertaV2Config,
-        heads: Sequence[str] = (MASKED_WORDS,),
+        output_heads: Sequence[str] = (MASKED_WORDS,),
         seed: int | None = 0,
         dtype: Any = np.float32,
         inside: bool = False,
     ):
         """inside: this model is a part of another one, which has the memory"""
-        self.assemble(config, heads)
+        self.assemble(config, output_heads)
         self.replaced = self.generator = None
-        if REPLACED in heads:
+        if REPLACED in output_heads:
             self.replaced = ReplacedHead(
                 config.width, config.hidden_act, config.layer_norm_eps, config.initializer_range
             )

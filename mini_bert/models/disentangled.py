@@ -182,12 +182,12 @@ class Disentangled(BertLike):
     block_names: Callable[[str, str], list[Name]]  # the names of a block, given its path here and in files
 
     def __init__(
-        self, config: Any, heads: Sequence[str] = (MASKED_WORDS,), seed: int | None = 0, dtype: Any = np.float32
+        self, config: Any, output_heads: Sequence[str] = (MASKED_WORDS,), seed: int | None = 0, dtype: Any = np.float32
     ):
-        self.assemble(config, heads)
+        self.assemble(config, output_heads)
         self._own_memory(seed, dtype)
 
-    def assemble(self, config: Any, heads: Sequence[str]) -> None:
+    def assemble(self, config: Any, output_heads: Sequence[str]) -> None:
         """All layers, before they have memory."""
         self.config = config
         size, width, std = config.embedding_width, config.hidden_size, config.initializer_range
@@ -201,7 +201,7 @@ class Disentangled(BertLike):
             self.project = Linear(size, width, bias=False, std=std)
         self.norm = LayerNorm(width, config.layer_norm_eps)
         self.encoder = DisentangledEncoder(self.blocks(), width, **config.table(), std=std)
-        self.masked_words = self.word_head() if MASKED_WORDS in heads else None
+        self.masked_words = self.word_head() if MASKED_WORDS in output_heads else None
 
     def word_head(self, activation_name=None):
         config = self.config

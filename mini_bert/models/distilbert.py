@@ -122,7 +122,9 @@ class DistilBert(BertLike):
     sentence_head: ClassVar = {"activation_name": "relu"}
     drops_spans = True
 
-    def __init__(self, config: DistilBertConfig, heads=(MASKED_WORDS,), seed: int | None = 0, dtype: Any = np.float32):
+    def __init__(
+        self, config: DistilBertConfig, output_heads=(MASKED_WORDS,), seed: int | None = 0, dtype: Any = np.float32
+    ):
         self.config = config
         width, std = config.dim, config.initializer_range
         self.tokens = Embedding(config.vocab_size, width, std)
@@ -146,7 +148,7 @@ class DistilBert(BertLike):
             ]
         )
         self.masked_words = None
-        if MASKED_WORDS in heads:
+        if MASKED_WORDS in output_heads:
             self.masked_words = MaskedWordHead(width, self.tokens.table, config.activation, EPS, std, config.tie_head)
         self._own_memory(seed, dtype)
 
@@ -164,7 +166,7 @@ if __name__ == "__main__":
     from mini_bert.models.bert import Bert, BertConfig
 
     for name, model in (
-        ("BERT-base", Bert.build(BertConfig(), seed=None)),
+        ("BERT-base", Bert(BertConfig(), seed=None)),
         ("DistilBERT", DistilBert(DistilBertConfig(), seed=None)),
     ):
         count = model.get_parameter_count(by_component=True)

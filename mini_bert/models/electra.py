@@ -159,22 +159,22 @@ class Electra(Pair, BertLike):
     def __init__(
         self,
         config: ElectraConfig,
-        heads=(REPLACED,),
+        output_heads=(REPLACED,),
         seed: int | None = 0,
         dtype: Any = np.float32,
         discriminator: Electra | None = None,
     ):
         """discriminator: the model that this one is the generator of, and whose tables and memory it shares"""
-        self.config = config if REPLACED in heads else config.alone()
+        self.config = config if REPLACED in output_heads else config.alone()
         size, width, std = config.embedding_size, config.hidden_size, config.initializer_range
         self.add_embeddings(size)
         if discriminator is not None:
             self.tokens, self.positions = discriminator.tokens, discriminator.positions
         self.project = Linear(size, width, std=std) if size != width else None
         self.encoder = Encoder([block(config) for _ in range(config.num_hidden_layers)])
-        self.masked_words = self.word_head("gelu") if MASKED_WORDS in heads else None
+        self.masked_words = self.word_head("gelu") if MASKED_WORDS in output_heads else None
         self.replaced = self.generator = None
-        if REPLACED in heads:
+        if REPLACED in output_heads:
             self.replaced = ReplacedHead(width, config.hidden_act, std)
             if config.generator is not None:
                 self.generator = Electra(config.generator_config, (MASKED_WORDS,), discriminator=self)

@@ -168,7 +168,7 @@ class GPT2(Model):
     encoder: GPT2Encoder
     next_word: Any
 
-    def __init__(self, config: GPT2Config, next_word: bool = True, seed: int | None = 0, dtype: Any = np.float32):
+    def __init__(self, config: GPT2Config, output_heads=(NEXT_WORD,), seed: int | None = 0, dtype: Any = np.float32):
         self.config = config
         width, std = config.width, config.initializer_range
         self.tokens = Embedding(config.vocab_size, width, std)
@@ -176,17 +176,13 @@ class GPT2(Model):
         self.encoder = GPT2Encoder([_block(config, index) for index in range(config.depth)])
         self.final_norm = LayerNorm(width, config.layer_norm_epsilon)
         self.next_word = None
-        if next_word:
+        if NEXT_WORD in output_heads:
             self.next_word = (
                 TiedLinear(self.tokens.table, bias=False)
                 if config.tie_word_embeddings
                 else Linear(width, config.vocab_size, bias=False, std=std)
             )
         self._own_memory(seed, dtype)
-
-    @classmethod
-    def build(cls, config, heads=(NEXT_WORD,), seed=0, dtype=np.float32):
-        return cls(config, NEXT_WORD in heads, seed, dtype)
 
     # ------------------------------------------------------------------ embeddings
 

@@ -80,9 +80,9 @@ class MiniBERT(Model):
     def __init__(
         self,
         config: MiniBertConfig = MINI_BERT_CONFIG,
+        output_heads=(MASKED_WORDS,),
         seed: int | None = 0,
         dtype: Any = np.float32,
-        head: bool = True,
     ):
         if not isinstance(config, MiniBertConfig):
             raise TypeError(
@@ -95,17 +95,13 @@ class MiniBERT(Model):
         self.encoder = Encoder([MiniTransformerLayer(config, first=i == 0) for i in range(config.num_layers)])
         self.final_norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.head = None
-        if head:
+        if MASKED_WORDS in output_heads:
             self.head = (
                 TiedLinear(self.tokens.table)
                 if config.tie_head
                 else Linear(config.hidden_size, config.vocab_size, std=0.02)
             )
         self._own_memory(seed, dtype)
-
-    @classmethod
-    def build(cls, config, heads=(MASKED_WORDS,), seed=0, dtype=np.float32):
-        return cls(config, seed, dtype, head=MASKED_WORDS in heads)
 
     @property
     def masked_words(self) -> Any:

@@ -134,7 +134,7 @@ class ModernBert(Model):
     }
 
     def __init__(
-        self, config: ModernBertConfig, masked_words: bool = True, seed: int | None = 0, dtype: Any = np.float32
+        self, config: ModernBertConfig, output_heads=(MASKED_WORDS,), seed: int | None = 0, dtype: Any = np.float32
     ):
         self.config = config
         self.tokens = Embedding(config.vocab_size, config.width, init=_initial(config))
@@ -142,12 +142,8 @@ class ModernBert(Model):
         blocks = [_block(config, index) for index in range(config.depth)]
         self.encoder = ModernEncoder(blocks, config.kinds)
         self.final_norm = _norm(config)
-        self.masked_words = ModernWordHead(config, self.tokens.table) if masked_words else None
+        self.masked_words = ModernWordHead(config, self.tokens.table) if MASKED_WORDS in output_heads else None
         self._own_memory(seed, dtype)
-
-    @classmethod
-    def build(cls, config, heads=(MASKED_WORDS,), seed=0, dtype=np.float32):
-        return cls(config, MASKED_WORDS in heads, seed, dtype)
 
     @property
     def word_bias(self):

@@ -79,13 +79,14 @@ class PairConfig:
 class Pair:
     """A discriminator with its generator in it, or either model alone (then `generator` is None)."""
 
+    __init__: Callable[..., None]  # that of a Model
+
     generator: Any
     config: Any
     dtype: Any
     weights_kind: str
     tokens: Any
     output_heads: Any
-    build: ClassVar[Callable[..., Any]]
     named_params: Callable[[], dict[str, Any]]
     assign_tensors: Callable[..., None]
     from_pretrained: ClassVar[Callable[..., Any]]
@@ -94,7 +95,7 @@ class Pair:
     def pair(cls, discriminator: Any, generator: Any) -> Any:
         """A copy of both in one memory."""
         config = discriminator.config.with_generator_like(generator.config)
-        pair = cls.build(config, (REPLACED,), None, discriminator.dtype)
+        pair = cls(config, (REPLACED,), None, discriminator.dtype)
         weights = {f"{GENERATOR}.{name}": param.data for name, param in generator.named_params().items()}
         weights |= {name: param.data for name, param in discriminator.named_params().items()}
         _assign(pair, cls.joined(weights))
@@ -108,7 +109,7 @@ class Pair:
 
     def alone(self) -> Any:
         """A copy of this model without its generator, or of a generator without its discriminator; in as many bits."""
-        twin = self.build(self.config.alone(), self.output_heads, None, self.dtype)
+        twin: Any = type(self)(self.config.alone(), self.output_heads, None, self.dtype)
         _assign(twin, self.own_weights())
         return twin if self.weights_kind == twin.weights_kind else twin.keep_weights(self.weights_kind)
 

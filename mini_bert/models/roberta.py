@@ -88,7 +88,7 @@ class Roberta(BertLike):
     head_help: ClassVar = {
         MASKED_WORDS: NO_WORD_HEAD,
         NEXT_SENTENCE: "no next-sentence head: RoBERTa is trained on masked words only",
-        POOLER: "no pooler: build it with Roberta(config, heads=(POOLER,)), or use the mean of the tokens' vectors",
+        POOLER: "no pooler: build it with Roberta(config, (POOLER,)), or use the mean of the tokens' vectors",
     }
     prefix, head_prefixes = "roberta.", ("lm_head.", "classifier.", "qa_outputs.")
     decoder, decoder_bias = "lm_head.decoder", "lm_head.bias"
@@ -100,13 +100,15 @@ class Roberta(BertLike):
     }
     sentence_head: ClassVar = {"drops_input": True}
 
-    def __init__(self, config: RobertaConfig, heads=(MASKED_WORDS,), seed: int | None = 0, dtype: Any = np.float32):
+    def __init__(
+        self, config: RobertaConfig, output_heads=(MASKED_WORDS,), seed: int | None = 0, dtype: Any = np.float32
+    ):
         self.config = config
         width, std = config.hidden_size, config.initializer_range
         self.add_embeddings(width)
         self.encoder = Encoder([block(config) for _ in range(config.num_hidden_layers)])
-        self.pooler = Pooler(width, std) if POOLER in heads else None
-        self.masked_words = self.word_head("gelu") if MASKED_WORDS in heads else None
+        self.pooler = Pooler(width, std) if POOLER in output_heads else None
+        self.masked_words = self.word_head("gelu") if MASKED_WORDS in output_heads else None
         self._own_memory(seed, dtype)
 
     # ------------------------------------------------------------------ embeddings

@@ -67,9 +67,10 @@ class Name(NamedTuple):
 class Saved(InMemory):
     """The part of a `Model` that concerns files."""
 
+    __init__: Callable[..., None]  # (config, output_heads, seed, dtype)
+
     config: Any
     config_class: ClassVar[Any]
-    build: Callable[..., Any]
 
     family: ClassVar[str]  # "Bert" in the names of published classes such as BertForMaskedLM
     with_head: ClassVar[str] = "ForMaskedLM"  # the rest of such a name, for a model with its usual head
@@ -271,7 +272,7 @@ class Saved(InMemory):
             )
             tensors = {name: array for name, array in tensors.items() if not name.startswith(own)}
         by_name = {cls.canonical(name): array for name, array in tensors.items()}
-        model = cls.build(config, cls.heads_in(values, by_name), seed=None, dtype=dtype)
+        model = cls(config, cls.heads_in(values, by_name), seed=None, dtype=dtype)
         model.assign_tensors(tensors, str(folder))
         return model.kept_as(values)
 

@@ -258,7 +258,7 @@ class TransformerXL(Recurrent):
     config: TransformerXLConfig
 
     def __init__(
-        self, config: TransformerXLConfig, next_word: bool = True, seed: int | None = 0, dtype: Any = np.float32
+        self, config: TransformerXLConfig, output_heads=(NEXT_WORD,), seed: int | None = 0, dtype: Any = np.float32
     ):
         self.config = config
         V, H, E, std, cut = config.vocab_size, config.d_model, config.d_embed, config.std, config.cutoffs
@@ -272,12 +272,8 @@ class TransformerXL(Recurrent):
         if not config.untie_r:
             share_biases(blocks)
         self.encoder = RecurrentEncoder(blocks)
-        self.next_word = self._softmax() if next_word else None
+        self.next_word = self._softmax() if NEXT_WORD in output_heads else None
         self._own_memory(seed, dtype)
-
-    @classmethod
-    def build(cls, config, heads=(NEXT_WORD,), seed=0, dtype=np.float32):
-        return cls(config, NEXT_WORD in heads, seed, dtype)
 
     def _softmax(self) -> AdaptiveSoftmax:
         """The head, with the tables and projections of the embeddings where these are shared."""

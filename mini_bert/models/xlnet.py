@@ -200,7 +200,9 @@ class XLNet(Recurrent):
     config: XLNetConfig
     encoder: Any  # a TwoStreamEncoder
 
-    def __init__(self, config: XLNetConfig, masked_words: bool = True, seed: int | None = 0, dtype: Any = np.float32):
+    def __init__(
+        self, config: XLNetConfig, output_heads=(MASKED_WORDS,), seed: int | None = 0, dtype: Any = np.float32
+    ):
         self.config = config
         width, std = config.d_model, config.initializer_range
         self.tokens = Embedding(config.vocab_size, width, std)
@@ -214,14 +216,10 @@ class XLNet(Recurrent):
             share_biases(blocks)
         self.encoder = TwoStreamEncoder(blocks)
         self.masked_words = None
-        if masked_words:
+        if MASKED_WORDS in output_heads:
             tied = config.tie_word_embeddings
             self.masked_words = TiedLinear(self.tokens.table) if tied else Linear(width, config.vocab_size, std=std)
         self._own_memory(seed, dtype)
-
-    @classmethod
-    def build(cls, config, heads=(MASKED_WORDS,), seed=0, dtype=np.float32):
-        return cls(config, MASKED_WORDS in heads, seed, dtype)
 
     @property
     def word_bias(self):

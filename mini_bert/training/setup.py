@@ -123,7 +123,7 @@ def parts_counted(model: Model) -> str:
 
 
 def build(config: Any, objective: type[Objective], seed: int | None) -> Model:
-    return model_class(config.to_dict()).build(config, objective.heads, seed)
+    return model_class(config.to_dict())(config, objective.heads, seed)
 
 
 def set_up(wanted: Wanted) -> Setup:

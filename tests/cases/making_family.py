@@ -79,7 +79,7 @@ def _sound(kind: str, bare: bool) -> Path:
     atexit.register(_remove, folder, os.getpid())
     model = model_class({"model_type": kind})
     config = model.config_class.from_dict({"model_type": kind, **KINDS[kind]})
-    (model.build(config, (), seed=0) if bare else model.build(config, seed=0)).save_pretrained(folder / kind)
+    (model(config, (), seed=0) if bare else model(config, seed=0)).save_pretrained(folder / kind)
     WordPieceTokenizer(PIECES).save(folder / kind)
     return folder / kind
 

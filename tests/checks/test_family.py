@@ -59,14 +59,14 @@ def test_published_sizes(name):
 def test_presets_are_about_the_size_of_mini_bert(member):
     config = preset(member.preset)
     assert config.vocab_size == 8192 and config.max_length >= 64
-    assert 1.5e6 < model_class(config.to_dict()).build(config, seed=None).get_parameter_count() < 6e6
+    assert 1.5e6 < model_class(config.to_dict())(config, seed=None).get_parameter_count() < 6e6
 
 
 def test_what_sharing_and_factorisation_save():
     """An ALBERT without either has as many parameters as the story says."""
     config = AlbertConfig(vocab_size=101, embedding_size=5, hidden_size=12, num_hidden_layers=4, num_attention_heads=3,
                           intermediate_size=17, max_position_embeddings=7)  # fmt: skip
-    shared = Albert.build(config, seed=None).get_parameter_count(by_component=True)
+    shared = Albert(config, seed=None).get_parameter_count(by_component=True)
     blocks = sum(count for name, count in shared.items() if name.startswith("encoder"))
     text = story("albert", config)
     assert f"saves {3 * blocks:,}" in text

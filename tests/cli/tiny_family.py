@@ -97,7 +97,7 @@ def tiny_config(name: str) -> Any:
 def tiny_model(name: str, seed: int = 1, dtype: Any = np.float32) -> Model:
     """With the output heads that it is trained with"""
     config = tiny_config(name)
-    return model_class(config.to_dict()).build(config, default_objective(config).heads, seed, dtype)
+    return model_class(config.to_dict())(config, default_objective(config).heads, seed, dtype)
 
 
 def saved(folder: Path, name: str) -> Path:

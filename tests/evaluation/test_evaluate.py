@@ -310,7 +310,7 @@ def test_a_short_text_is_one_sequence(folder, tmp_path, capsys, caplog):
 
 def test_a_model_without_a_head(tmp_path, tokenizer):
     """A sentence encoder cannot predict words; the error comes before any text is read."""
-    Bert(BertConfig(13, 10, 1, 2, 7), masked_words=False, next_sentence=False).save_pretrained(tmp_path)
+    Bert(BertConfig(13, 10, 1, 2, 7), output_heads=("pooler",)).save_pretrained(tmp_path)
     tokenizer.save(tmp_path)
     with pytest.raises(ValueError, match="no head for masked words"):
         use.evaluate(str(tmp_path), ["nowhere.txt"])
@@ -385,7 +385,7 @@ def test_bad_pairs_are_reported_first(folder, corpus, tmp_path, capsys):
 
 def test_vectors_need_no_head(tmp_path, tokenizer, pairs, capsys):
     """A sentence encoder without a head for masked words supports --pairs and --neighbours, but not --text."""
-    Bert(BertConfig(13, 10, 1, 2, 7), masked_words=False, next_sentence=False).save_pretrained(tmp_path)
+    Bert(BertConfig(13, 10, 1, 2, 7), output_heads=("pooler",)).save_pretrained(tmp_path)
     tokenizer.save(tmp_path)
     use.evaluate(str(tmp_path), pairs=[pairs], neighbours=["cat"])
     assert "nearest to cat: " in capsys.readouterr().out

@@ -44,7 +44,7 @@ class NextWord(Bert):
     head_shapes = {NEXT_WORD: "(B,T,V)"}  # noqa: RUF012
 
     def __init__(self, config):
-        super().__init__(config, pooler=False, masked_words=False, next_sentence=False, dtype=np.float64)
+        super().__init__(config, output_heads=(), dtype=np.float64)
         self.next_word = Linear(12, 15)
         self._own_memory(0, np.float64)
 

@@ -115,7 +115,7 @@ def test_errors(model, tokenizer):
         pseudo_perplexity(model, tokenizer, "the cat " * 10)
     with pytest.raises(ValueError, match="batch_size is 0"):
         pseudo_perplexity(model, tokenizer, "the cat", batch_size=0)
-    headless = Bert(BertConfig(V, 10, 1, 2, 7), masked_words=False, next_sentence=False)
+    headless = Bert(BertConfig(V, 10, 1, 2, 7), output_heads=("pooler",))
     with pytest.raises(ValueError, match="no head for masked words"):
         pseudo_perplexity(headless, tokenizer, "the cat")
 

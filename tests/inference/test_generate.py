@@ -301,7 +301,7 @@ def test_models_that_cannot_write():
     with pytest.raises(ValueError, match=r"this MiniBERT cannot write: it fills gaps.*fill-mask.*train --model gpt2"):
         generate(MiniBERT(), TOKENIZER, "the cat")
     with pytest.raises(ValueError, match="no head for the next word"):
-        generate(GPT2(CONFIG, next_word=False), TOKENIZER, "the cat")
+        generate(GPT2(CONFIG, output_heads=()), TOKENIZER, "the cat")
     with pytest.raises(ValueError, match="stop is 'x', expected a list"):
         generate(writer(), TOKENIZER, "the cat", stop="x")
     with pytest.raises(ValueError, match="at least one character"):

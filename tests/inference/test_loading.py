@@ -121,7 +121,7 @@ TINY_8K = {
 def test_a_model_without_a_tokenizer_gets_the_same_one_everywhere(tmp_path, kind, name):
     """To use it, to train it further and to train a student of it: the bundled tokenizer of its architecture's kind."""
     config = config_from({"model_type": kind, "vocab_size": 8192, **TINY_8K[kind]})
-    folder = str(save(tmp_path, model_class(config.to_dict()).build(config), tokenizer=False))
+    folder = str(save(tmp_path, model_class(config.to_dict())(config), tokenizer=False))
     expected = read_tokenizer(name).fingerprint
     assert load_tokenizer(folder).fingerprint == expected
     assert set_up(Wanted(init=folder)).tokenizer.fingerprint == expected
@@ -134,12 +134,12 @@ def test_a_bundled_tokenizer_must_fit_the_model(tmp_path):
     """RoBERTa's positions depend on the id of padding: 1 in the bundled tokenizer, 0 in this model. And no bundled BPE
     has 50,000 tokens: a WordPiece of that size is not used instead."""
     config = config_from({"model_type": "roberta", "vocab_size": 8192, "pad_token_id": 0, **TINY_8K["roberta"]})
-    folder = str(save(tmp_path / "a", Roberta.build(config), tokenizer=False))
+    folder = str(save(tmp_path / "a", Roberta(config), tokenizer=False))
     for use in (load_tokenizer, lambda it: set_up(Wanted(init=it)), lambda it: set_up(Wanted("mini", teacher=it))):
         with pytest.raises(ValueError, match="<pad> has the id 1 in its tokenizer, but pad_token_id is 0"):
             use(folder)
     config = config_from({"model_type": "gpt2", "vocab_size": 50_000, **TINY_8K["gpt2"]})
-    folder = str(save(tmp_path / "b", GPT2.build(config), tokenizer=False))
+    folder = str(save(tmp_path / "b", GPT2(config), tokenizer=False))
     for use in (load_tokenizer, lambda it: set_up(Wanted(init=it))):
         with pytest.raises(FileNotFoundError, match="no bundled tokenizer for a GPT-2 has its 50,000 tokens"):
             use(folder)
@@ -151,7 +151,7 @@ def test_a_bundled_tokenizer_must_fit_the_model(tmp_path):
 def test_a_tokenizer_has_the_tokens_around_texts_that_the_model_expects(tmp_path, kind, name):
     """GPT-2's tokenizer has no cls token. Every way to use the folder names both sides."""
     config = config_from({"model_type": kind, "vocab_size": 300, **TINY_8K[kind]})
-    folder = str(save(tmp_path, model_class(config.to_dict()).build(config), tokenizer=False))
+    folder = str(save(tmp_path, model_class(config.to_dict())(config), tokenizer=False))
     BpeTokenizer([*BYTE_CHARACTERS, "<|endoftext|>"], [], GPT2_RULES).save(tmp_path)
     for use in (load, load_tokenizer, lambda it: set_up(Wanted(init=it))):
         if name is None:

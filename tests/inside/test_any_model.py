@@ -36,17 +36,13 @@ class BagOfWords(Model):
     model_type, config_class, family, head_help = "bag", Sizes, "Bag", {MASKED_WORDS: "no head for masked words"}
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)"}
 
-    def __init__(self, config, heads=(MASKED_WORDS,), seed=0, dtype=np.float64):
+    def __init__(self, config, output_heads=(MASKED_WORDS,), seed=0, dtype=np.float64):
         self.config = config
         self.tokens = Embedding(config.vocab_size, config.width, std=1.0)
         self.encoder = Encoder([TransformerBlock(config.width, config.heads, 7) for _ in range(config.depth)])
-        if MASKED_WORDS in heads:
+        if MASKED_WORDS in output_heads:
             self.masked_words = Linear(config.width, config.vocab_size)
         self._own_memory(seed, dtype)
-
-    @classmethod
-    def build(cls, config, heads=(MASKED_WORDS,), seed=0, dtype=np.float64):
-        return cls(config, heads, seed, dtype)
 
     def embed(self, inputs, run):
         return self.tokens.forward(inputs.ids, run)

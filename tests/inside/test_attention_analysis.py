@@ -578,7 +578,7 @@ def test_a_folder_is_no_picture(name, tmp_path):
 
 def test_a_model_without_a_word_head_has_maps_but_no_saliency(caplog):
     """Sentence encoders are published without a masked-word head."""
-    bert = Bert(BERT, masked_words=False, seed=5)
+    bert = Bert(BERT, output_heads=(), seed=5)
     found = analyse(bert, TOKENIZER, "the cat sat", relations=False)
     assert found.saliency == [] and "no head for masked words" in caplog.text
     assert "Gradient" not in report(found) and json.loads(report_json(found))["saliency"] == []

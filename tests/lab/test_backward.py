@@ -50,7 +50,7 @@ def test_a_gradient_at_an_operation_is_the_slope_of_the_loss(bench):
     """Adding ε·direction to the final norm's output changes the loss by ε times the product with its gradient."""
     reading = bench.read(TEXT)
     passed = backward_pass(bench, reading, [4])
-    model = type(bench.model).build(bench.model.config, bench.model.output_heads, None, np.float64)
+    model = type(bench.model)(bench.model.config, bench.model.output_heads, None, np.float64)
     model.flat.data[...] = bench.model.flat.data
     inputs = model.hide(model.check_inputs([reading.ids]), [4], bench.tokenizer.mask_id)
     direction = np.random.default_rng(0).normal(size=192)
@@ -146,14 +146,14 @@ def test_other_models_and_their_limits(bench, monkeypatch):
     """BERT has no final norm; a model that is too large or has no head for words is refused with a sentence."""
     config = BertConfig(vocab_size=bench.tokenizer.vocab_size, hidden_size=12, num_hidden_layers=2,
                         num_attention_heads=3, intermediate_size=20, max_position_embeddings=64)  # fmt: skip
-    small = Bench("bert", Bert.build(config, (MASKED_WORDS,)), bench.tokenizer)
+    small = Bench("bert", Bert(config, (MASKED_WORDS,)), bench.tokenizer)
     answer = flow(small, {"text": TEXT, "hidden": [4]})
     assert [one["step"] for one in answer["operations"]][:3] == ["logits", "hidden", "output_norm"]
     name = "encoder.blocks.1.attention.qkv.w"
     part = weights(small, {"text": TEXT, "hidden": [4], "tensor": name})
     row, column = part["largest"]
     assert check(small, {"text": TEXT, "hidden": [4], "tensor": name, "row": row, "column": column})["error"] < 1e-4
-    headless = Bench("none", Bert.build(config, ()), bench.tokenizer)
+    headless = Bench("none", Bert(config, ()), bench.tokenizer)
     with pytest.raises(ValueError, match="no output head that guesses words"):
         flow(headless, {"text": TEXT, "hidden": [4]})
     monkeypatch.setattr("mini_bert.lab.gradients.MOST_WEIGHTS", 1000)

@@ -43,7 +43,7 @@ def preset_bench(name, **changed):
     sizes = {key: value for key, value in SIZES.items() if getattr(config, key, None)}
     config = dataclasses.replace(config, **sizes)
     kind = next((kind for kind, names in TOKENIZERS.items() if name in names), "8k")
-    model = model_class(config.to_dict()).build(config, **changed)
+    model = model_class(config.to_dict())(config, **changed)
     return Bench(name, model, tokenizer_of(kind))
 
 

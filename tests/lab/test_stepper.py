@@ -38,7 +38,7 @@ def small_bert(bench):
         vocab_size=bench.tokenizer.vocab_size, hidden_size=24, num_hidden_layers=2, num_attention_heads=3,
         intermediate_size=29, max_position_embeddings=31,
     )  # fmt: skip
-    model = Bert.build(config, ("masked_words",), 0, np.float32)
+    model = Bert(config, ("masked_words",), 0, np.float32)
     rng = np.random.default_rng(0)
     for param in model.named_params().values():
         param.data[...] += rng.normal(size=param.shape) * 0.1  # biases and norms count, too

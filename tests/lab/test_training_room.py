@@ -110,7 +110,7 @@ def test_a_damaged_snapshot_without_a_checkpoint_is_left_out(bench, home):
 
 
 def test_a_model_that_guesses_nothing_is_refused_with_a_sentence(bench):
-    model = type(bench.model).build(bench.model.config, ())
+    model = type(bench.model)(bench.model.config, ())
     with pytest.raises(ValueError, match="does not guess hidden words"):
         snapshots.describe(Bench("", model, bench.tokenizer))
 

@@ -69,7 +69,7 @@ TYPES = np.array([[0] * 3 + [1] * 4, [0] * 2 + [1] * 3 + [0] * 2, [0] * 7])
 
 def build(name: str, dtype: Any = np.float64, **options: Any) -> Model:
     config, kind, heads = EVERY[name]
-    return kind.build(config, heads, dtype=dtype, **options)
+    return kind(config, heads, dtype=dtype, **options)
 
 
 def scattered(model: Any, seed: int = 0) -> Any:

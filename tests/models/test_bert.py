@@ -23,11 +23,11 @@ TINY = BertConfig(
     max_position_embeddings=11, type_vocab_size=3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
 )  # fmt: skip
 HEADS = [
-    {"masked_words": True, "next_sentence": True},
-    {"masked_words": True, "next_sentence": False},
-    {"masked_words": False, "next_sentence": True},
-    {"masked_words": False, "next_sentence": False},
-    {"masked_words": True, "next_sentence": False, "pooler": False},
+    ("masked_words", "pooler", "next_sentence"),
+    ("masked_words", "pooler"),
+    ("pooler", "next_sentence"),
+    ("pooler",),
+    ("masked_words",),
 ]
 
 
@@ -43,9 +43,9 @@ def published_gradients(model: Bert) -> dict[str, np.ndarray]:
     return {name if name.startswith("cls.") else f"bert.{name}": array for name, array in gradients.items()}
 
 
-def scattered(config: BertConfig, seed: int = 0, **heads) -> Bert:
+def scattered(config: BertConfig, seed: int = 0, **options) -> Bert:
     """A model whose biases and norms are away from their initial values, where mistakes could hide."""
-    model = Bert(config, seed=seed, **heads)
+    model = Bert(config, seed=seed, **options)
     model.flat.data[...] += 0.2 * np.random.default_rng(seed).normal(size=model.flat.data.size).astype(model.dtype)
     return model
 
@@ -122,7 +122,7 @@ def test_a_torch_file_gives_the_same_model(tmp_path):
 def test_save_and_load_are_bit_identical(heads, tmp_path):
     """Every combination of heads survives the round trip exactly, tied or not."""
     for tied in (True, False):
-        model = scattered(replace(TINY, tie_word_embeddings=tied), **heads)
+        model = scattered(replace(TINY, tie_word_embeddings=tied), output_heads=heads)
         model.save_pretrained(tmp_path / str(tied))
         loaded = Bert.from_pretrained(tmp_path / str(tied))
         assert loaded.config == model.config
@@ -199,11 +199,14 @@ def test_bad_token_types_are_named(types, error, message):
 
 def test_a_missing_head_is_named():
     """Asking a plain encoder for a masked-word loss gives an error that says what to build instead."""
-    model = Bert(TINY, masked_words=False, next_sentence=False)
+    model = Bert(TINY, output_heads=("pooler",))
     with pytest.raises(ValueError, match="no head for masked words: it was published without one"):
         model.loss([[1, 2, 3]], [1], [2])
-    with pytest.raises(ValueError, match="needs pooler=True"):
-        Bert(TINY, pooler=False)
+
+
+def test_the_next_sentence_head_brings_its_pooler():
+    """It reads the pooled vector, so a model that predicts the next sentence has a pooler without being told."""
+    assert Bert(TINY, ("next_sentence",)).output_heads == ("pooler", "next_sentence")
 
 
 def test_padding_changes_nothing():
@@ -218,7 +221,7 @@ def test_padding_changes_nothing():
 
 def test_backward_from_hidden_and_pooled():
     """Gradients from the plain outputs, as a classifier would send them, agree with finite differences."""
-    model = Bert(TINY, masked_words=False, next_sentence=False, dtype=np.float64)
+    model = Bert(TINY, output_heads=("pooler",), dtype=np.float64)
     rng = np.random.default_rng(0)
     model.flat.data[...] += 0.2 * rng.normal(size=model.flat.data.size)
     ids = rng.integers(1, 31, (2, 5))
@@ -295,11 +298,11 @@ def test_count_and_dloss_scale_the_loss(expected):
 )  # fmt: skip
 def test_folders_say_what_they_are(heads, architecture, prefix, tmp_path):
     """`architectures` names the class that opens the folder, and tensors have the names it expects."""
-    Bert(TINY, **heads).save_pretrained(tmp_path)
+    Bert(TINY, heads).save_pretrained(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["architectures"] == [architecture]
     names = read_tensors(tmp_path / "model.safetensors")
     assert f"{prefix}embeddings.word_embeddings.weight" in names
-    assert ("cls.predictions.bias" in names) == heads["masked_words"]
+    assert ("cls.predictions.bias" in names) == ("masked_words" in heads)
 
 
 def test_sparse_configs_are_read():
@@ -407,7 +410,7 @@ def test_autograd_on_random_models(seed, act):
 def test_transformers_opens_what_we_write(heads, tied, tmp_path):
     """`transformers` opens a folder written by `save_pretrained` without warnings and computes the same."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    model = scattered(replace(TINY, tie_word_embeddings=tied), **heads)
+    model = scattered(replace(TINY, tie_word_embeddings=tied), output_heads=heads)
     model.save_pretrained(tmp_path)
     architecture = json.loads((tmp_path / "config.json").read_text())["architectures"][0]
     theirs, report = getattr(transformers, architecture).from_pretrained(tmp_path, output_loading_info=True)

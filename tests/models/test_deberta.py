@@ -94,7 +94,7 @@ def test_the_plan_counts_its_arrays(name, activation, checkpointing):
     changes = {"hidden_act": activation} | ({"conv_act": activation} if kind is DebertaV2 else {})
     config = replace(config, **changes)
     head = MASKED_WORDS if MASKED_WORDS in heads else REPLACED
-    model = kind.build(config, (head,))
+    model = kind(config, (head,))
     apply(model, TrainingConfig(steps=1, checkpointing=checkpointing))
     term = Term(MASKED_WORDS, np.array([1, 4, 9, 20]), np.arange(4))
     if head == REPLACED:
@@ -128,7 +128,7 @@ COMBINATIONS = [
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_folders_come_back(config, kind, heads, tmp_path):
     """Every combination of heads survives exactly, and the folder names the class that opens it."""
-    model = scattered(kind.build(config, heads))
+    model = scattered(kind(config, heads))
     model.save_pretrained(tmp_path)
     loaded = load_model(tmp_path)
     assert loaded.config == model.config and loaded.output_heads == model.output_heads
@@ -247,7 +247,7 @@ def test_published_configs_are_read():
 def test_presets_are_about_as_large_as_mini_bert(name):
     config = preset(name)
     heads = (MASKED_WORDS,) if config.to_dict().get("generator") is None else (REPLACED,)
-    model = model_class(config.to_dict()).build(config, heads, seed=None)
+    model = model_class(config.to_dict())(config, heads, seed=None)
     assert model.config_class.from_dict(json.loads(json.dumps(config.to_dict()))) == config
     assert model.max_length == 64 and model.vocab_size == 8192 and 2.5e6 < model.get_parameter_count() < 6e6
     assert config.sizes().parameters == model.get_parameter_count()
@@ -255,7 +255,7 @@ def test_presets_are_about_as_large_as_mini_bert(name):
 
 @pytest.mark.parametrize(("config", "kind", "heads"), [case for case in COMBINATIONS if MASKED_WORDS in case[2]])
 def test_the_parameters_are_counted(config, kind, heads):
-    assert config.sizes().parameters == kind.build(config, (MASKED_WORDS,), None).get_parameter_count()
+    assert config.sizes().parameters == kind(config, (MASKED_WORDS,), None).get_parameter_count()
 
 
 def test_missing_heads_are_named():

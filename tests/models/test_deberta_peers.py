@@ -169,7 +169,7 @@ def test_transformers_opens_what_we_write(kind, config, values, heads, tmp_path)
     """With the class that the folder names; no tensor is missing, and none is unexpected but the head for replaced
     words, which that library skips."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    model = scattered(kind.build(config(**values), heads))
+    model = scattered(kind(config(**values), heads))
     model.save_pretrained(tmp_path)
     (architecture,) = json.loads((tmp_path / "config.json").read_text())["architectures"]
     peer, report = getattr(transformers, architecture).from_pretrained(tmp_path, output_loading_info=True)

@@ -83,7 +83,7 @@ def test_packed_blocks(name):
     """Caches in 16 bits give nearly the same gradients."""
     config, kind, heads = EVERY[name]
     wide = replace(config, **{"dim" if name == "distilbert" else "hidden_size": 60})  # small arrays are not packed
-    model = kind.build(wide, heads)
+    model = kind(wide, heads)
     _, plain = gradient(model)
     with applied(model, TrainingConfig(steps=1, activations="bfloat16")):
         assert {type(block) for block in model.encoder.blocks} == {Packed}
@@ -121,7 +121,7 @@ def test_two_threads_give_the_gradient_of_one(name):
 
 @every_pair
 def test_switches_reach_the_generator(config, kind):
-    pair = kind.build(config, (REPLACED,))
+    pair = kind(config, (REPLACED,))
     lean = {"attention": "lean"} if kind.model_type == "electra" else {}
     with applied(pair, TrainingConfig(steps=1, checkpointing=(0, 2), weights="bfloat16", **lean)):
         assert [type(block) is Recompute for block in pair.encoder.blocks] == [True, False, True]
@@ -139,7 +139,7 @@ def test_switches_reach_the_generator(config, kind):
 def test_a_pair_is_saved_as_two_models(config, kind, tmp_path):
     """The folder holds the discriminator, its subfolder the generator; together they are the pair again. A DeBERTa adds
     and subtracts the difference of the tables, which rounds."""
-    pair = scattered(kind.build(config, (REPLACED,)))
+    pair = scattered(kind(config, (REPLACED,)))
     for _ in range(2):  # the second time over what is there
         pair.save_pretrained(tmp_path)
     discriminator, generator = load_model(tmp_path), load_model(tmp_path / "generator")
@@ -152,20 +152,20 @@ def test_a_pair_is_saved_as_two_models(config, kind, tmp_path):
     assert again.config == pair.config
     np.testing.assert_allclose(again.flat.data, pair.flat.data, rtol=0, atol=rounding)
     with pytest.raises(ValueError, match="does not fit this discriminator: they differ in layer_norm_eps"):
-        kind.pair(kind.build(replace(config, generator=None, layer_norm_eps=0.5), (REPLACED,)), generator)
+        kind.pair(kind(replace(config, generator=None, layer_norm_eps=0.5), (REPLACED,)), generator)
     with pytest.raises(ValueError, match="expected a discriminator and a generator"):
-        kind.pair(discriminator, kind.build(generator.config, ()))
+        kind.pair(discriminator, kind(generator.config, ()))
 
 
 @every_pair
 def test_a_checkpoint_holds_both_in_one_file(config, kind, tmp_path):
     """As the training loop writes it: one config.json, one model.safetensors."""
-    pair = scattered(kind.build(config, (REPLACED,)))
+    pair = scattered(kind(config, (REPLACED,)))
     write_folder(tmp_path, pair.file_config(), pair.file_tensors())
     again = load_model(tmp_path)
     assert again.config == pair.config
     np.testing.assert_array_equal(again.flat.data, pair.flat.data)
-    other = kind.build(config, (REPLACED,), seed=5).load_checkpoint(tmp_path)
+    other = kind(config, (REPLACED,), seed=5).load_checkpoint(tmp_path)
     np.testing.assert_array_equal(other.flat.data, pair.flat.data)
 
 
@@ -224,7 +224,7 @@ def test_the_peak_of_a_pair_is_foreseen(config, batch, moment):
     rows = (np.arange(0, ids.size, shape.T)[:, None] + np.arange(shape.M)).ravel()[: shape.N]
     tracemalloc.start()
     try:
-        pair = model_class(config.to_dict()).build(config, (REPLACED,))
+        pair = model_class(config.to_dict())(config, (REPLACED,))
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(2):
             tracemalloc.reset_peak()

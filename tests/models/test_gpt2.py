@@ -218,7 +218,7 @@ def test_older_files(tmp_path):
 
 
 def test_heads_that_it_does_not_have():
-    model = scattered(next_word=False)
+    model = scattered(output_heads=())
     assert model.output_heads == ()
     for head, advice in (
         ("next_word", "build one with GPT2"),

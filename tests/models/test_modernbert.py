@@ -157,21 +157,21 @@ def test_a_fine_tuned_folder_holds_no_head_for_words(tmp_path):
 
 @pytest.mark.peers
 @pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("words", [True, False])
-def test_transformers_opens_what_we_write(tied, words, tmp_path):
+@pytest.mark.parametrize("heads", [("masked_words",), ()])
+def test_transformers_opens_what_we_write(tied, heads, tmp_path):
     """Without missing or unexpected tensors, and it computes the same, up to the steps that it does in float32."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     types = (LOCAL, GLOBAL, LOCAL, LOCAL)
     config = replace(CONFIG, tie_word_embeddings=tied, layer_types=types, global_rope_theta=60.0, local_attention=6)
-    model = scattered(config, masked_words=words)
+    model = scattered(config, output_heads=heads)
     model.save_pretrained(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["pad_token_id"] is None
-    kind = transformers.ModernBertForMaskedLM if words else transformers.ModernBertModel
+    kind = transformers.ModernBertForMaskedLM if heads else transformers.ModernBertModel
     theirs, report = kind.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(report[key] for key in ("unexpected_keys", "missing_keys", "mismatched_keys"))
     mask = (np.arange(13) < np.array([[13], [9]])).astype(int)
     with torch.no_grad():
         wanted = theirs.eval()(torch.tensor(IDS), attention_mask=torch.tensor(mask))[0].numpy()
     output, _ = model.forward(IDS, mask)
-    found = output.masked_words if words else output.hidden
+    found = output.masked_words if heads else output.hidden
     np.testing.assert_allclose(found[mask == 1], wanted[mask == 1], rtol=1e-4, atol=2e-4)

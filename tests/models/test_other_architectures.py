@@ -154,20 +154,16 @@ class Odd(Model):
     head_prefixes = ("score.",)
     prefix = "odd."
 
-    def __init__(self, config, heads=(MASKED_WORDS,), seed: int | None = 0, dtype: Any = np.float64):
+    def __init__(self, config, output_heads=(MASKED_WORDS,), seed: int | None = 0, dtype: Any = np.float64):
         self.config = config
         self.tokens = Embedding(config.vocab_size, config.embedding, std=1.0)
         self.positions = PositionEmbedding(config.max_length, config.embedding)
         self.widen = Linear(config.embedding, config.width, bias=False)
         self.encoder = OddEncoder(config)
         self.final_norm = LayerNorm(config.width)
-        if MASKED_WORDS in heads:
+        if MASKED_WORDS in output_heads:
             self.masked_words = Linear(config.width, config.vocab_size, bias=False)
         self._own_memory(seed, dtype)
-
-    @classmethod
-    def build(cls, config, heads=(MASKED_WORDS,), seed=0, dtype=np.float64):
-        return cls(config, heads, seed, dtype)
 
     def embed(self, inputs, run):
         x, _ = self.tokens.forward(inputs.ids, run)

@@ -235,7 +235,7 @@ def test_presets_have_names(name):
 @both
 def test_a_folder_comes_back(name, tmp_path):
     for heads in ((SMALL[name][2],), ()):
-        model = SMALL[name][0].build(SMALL[name][1], heads, seed=1)
+        model = SMALL[name][0](SMALL[name][1], heads, seed=1)
         model.save_pretrained(tmp_path)
         again = load_model(tmp_path)
         assert again.output_heads == heads and again.config == model.config

@@ -39,7 +39,7 @@ B, T, M = 4, 7, 6
 
 
 def make(config, dtype=np.float64):
-    return model_class(config.to_dict()).build(config, seed=3, dtype=dtype)
+    return model_class(config.to_dict())(config, seed=3, dtype=dtype)
 
 
 def given(model, sequences=slice(None), M=M):

@@ -103,7 +103,7 @@ def test_albert_uses_its_blocks_again():
     weights = len({id(param) for param in model.encoder.named_params().values()})
     assert weights == len(Albert(replace(tiny.SHARED, num_hidden_layers=1)).encoder.named_params())
     assert Albert(tiny.SHARED).heights()["encoder.blocks.0.output_norm.gamma"] == 2  # the mean of 1, 2 and 3
-    saved = model_class(ALBERT_PRESET.to_dict()).build(ALBERT_PRESET, seed=None).get_parameter_count()
+    saved = model_class(ALBERT_PRESET.to_dict())(ALBERT_PRESET, seed=None).get_parameter_count()
     assert saved == ALBERT_PRESET.sizes().parameters
 
 
@@ -150,7 +150,7 @@ def test_the_plan_counts_its_arrays(name, activation, checkpointing):
     config, kind, _ = MODELS[name]
     config = replace(config, **{"activation" if name == "distilbert" else "hidden_act": activation})
     generator = name == "electra, generator"
-    model = kind.build(config, (MASKED_WORDS,) if REPLACED not in MODELS[name][2] else (REPLACED,))
+    model = kind(config, (MASKED_WORDS,) if REPLACED not in MODELS[name][2] else (REPLACED,))
     apply(model, TrainingConfig(steps=1, checkpointing=checkpointing))
     term = Term(MASKED_WORDS, np.array([1, 4, 9, 20]), np.arange(4))
     if REPLACED in model.output_heads:
@@ -178,7 +178,7 @@ COMBINATIONS = [(name, heads, tied) for name, some in HEADS.items() for heads in
 def test_folders_come_back(name, heads, tied, tmp_path):
     """Every combination of heads survives exactly, tied or not, and the folder names the class that opens it."""
     config, kind, _ = MODELS[name]
-    model = scattered(kind.build(replace(config, tie_word_embeddings=tied), heads))
+    model = scattered(kind(replace(config, tie_word_embeddings=tied), heads))
     model.save_pretrained(tmp_path)
     loaded = load_model(tmp_path)
     assert loaded.config == model.config and loaded.output_heads == model.output_heads
@@ -269,7 +269,7 @@ def test_presets_are_about_as_large_as_mini_bert():
     for name in ("roberta", "distilbert", "albert", "electra"):
         assert name in PRESETS
         config = preset(name)
-        model = model_class(config.to_dict()).build(config, seed=None)
+        model = model_class(config.to_dict())(config, seed=None)
         assert model.config_class.from_dict(json.loads(json.dumps(config.to_dict()))) == config
         assert model.max_length == 64 and model.vocab_size == 8192 and 1.5e6 < model.get_parameter_count() < 4.5e6
         if name != "roberta":  # its pooler is optional

@@ -14,7 +14,7 @@ from mini_bert.models.registry import PRESETS, model_class, preset
 
 def built(name, **options):
     config = preset(name)
-    return model_class(config.to_dict()).build(config, seed=3, **options)
+    return model_class(config.to_dict())(config, seed=3, **options)
 
 
 def weights_at_offset(weights, offset):
@@ -52,7 +52,7 @@ def test_a_generator_with_other_heads_keeps_its_noise():
     """Its heads are 24 wide, those of the discriminator 48: waves can only be made for one of them."""
     config = preset("electra")
     config = type(config).from_dict(config.to_dict() | {"generator": {"hidden_size": 48, "num_attention_heads": 2}})
-    model = model_class(config.to_dict()).build(config)
+    model = model_class(config.to_dict())(config)
     before = model.generator.encoder.blocks[0].attention.qkv.w.data.copy()
     model.start_attention()
     np.testing.assert_array_equal(model.generator.encoder.blocks[0].attention.qkv.w.data, before)
@@ -62,7 +62,7 @@ def test_a_table_without_room_for_waves_is_left_alone():
     """One head is as wide as the model: there would be nothing left to tell words apart."""
     config = preset("bert")
     config = type(config).from_dict(config.to_dict() | {"num_attention_heads": 1})
-    model = model_class(config.to_dict()).build(config)
+    model = model_class(config.to_dict())(config)
     before = model.flat.data.copy()
     model.start_attention()
     np.testing.assert_array_equal(model.flat.data, before)

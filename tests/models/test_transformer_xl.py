@@ -65,7 +65,7 @@ def test_golden_outputs(variant):
 def test_golden_loss_and_every_gradient(variant, choose):
     """At all rows, or at chosen ones"""
     loaded, expected, inputs = golden(variant)
-    model = TransformerXL.build(loaded.config.with_dropout(0.0), loaded.output_heads, None, np.float64)
+    model = TransformerXL(loaded.config.with_dropout(0.0), loaded.output_heads, None, np.float64)
     model.flat.data[...] = loaded.flat.data
     labels = expected["labels"][:, 1:]  # the next word of every token but the last
     B, T = expected["ids"].shape
@@ -107,7 +107,7 @@ def file_tensors(folder):
 
 
 def test_without_a_head(tmp_path):
-    model = TransformerXL.build(TINY, (), 1)
+    model = TransformerXL(TINY, (), 1)
     model.save_pretrained(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["architectures"] == ["TransfoXLModel"]
     again = load_model(tmp_path)

@@ -200,7 +200,7 @@ def test_what_we_save_opens(tmp_path):
     """Under the names that they expect, all of them used, and it computes the same."""
     transformers = pytest.importorskip("transformers")
     for heads, kind in (((MASKED_WORDS,), "XLNetLMHeadModel"), ((), "XLNetModel")):
-        ours = XLNet.build(XLNet.config_class(**TINY), heads, 1, np.float64)
+        ours = XLNet(XLNet.config_class(**TINY), heads, 1, np.float64)
         folder = tmp_path / kind
         ours.save_pretrained(folder)
         theirs, info = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True)

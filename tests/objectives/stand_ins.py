@@ -23,7 +23,7 @@ class Causal(Bert):
     objective = "next_word"
 
     def __init__(self, config=CONFIG, seed=0, dtype=np.float64):
-        super().__init__(config, pooler=False, masked_words=False, next_sentence=False, seed=None, dtype=dtype)
+        super().__init__(config, output_heads=(), seed=None, dtype=dtype)
         self.next_word = Linear(config.hidden_size, config.vocab_size, std=0.5)
         self._own_memory(seed, dtype)
 
@@ -64,9 +64,9 @@ class Pair(Bert):
     objective = "replaced_tokens"
 
     def __init__(self, config=CONFIG, seed=0, dtype=np.float64):
-        super().__init__(config, pooler=False, masked_words=False, next_sentence=False, seed=None, dtype=dtype)
+        super().__init__(config, output_heads=(), seed=None, dtype=dtype)
         self.replaced = Linear(config.hidden_size, 1, std=0.5)
-        self.generator = Bert.build(
+        self.generator = Bert(
             BertConfig(V, 4, 1, 2, 5, max_position_embeddings=11, initializer_range=0.5), (MASKED_WORDS,), None, dtype
         )
         self._own_memory(seed, dtype)

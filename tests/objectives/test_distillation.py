@@ -32,11 +32,11 @@ BATCH = Batch(IDS, ROWS, np.array([7, 5, 18, 11, 6]), np.arange(7) < np.array([[
 
 
 def teacher(seed=1, dtype=np.float64, **changes):
-    return Bert.build(replace(CONFIG, **changes), (MASKED_WORDS,), seed, dtype)
+    return Bert(replace(CONFIG, **changes), (MASKED_WORDS,), seed, dtype)
 
 
 def student(dtype=np.float64, **changes):
-    return Bert.build(replace(CONFIG, num_hidden_layers=1, **changes), (MASKED_WORDS,), 2, dtype)
+    return Bert(replace(CONFIG, num_hidden_layers=1, **changes), (MASKED_WORDS,), 2, dtype)
 
 
 def by_hand(model, teacher, temperature):
@@ -120,7 +120,7 @@ def test_a_student_that_is_its_teacher_agrees():
 def test_a_student_starts_with_layers_of_its_teacher():
     """Every second one, and everything outside the blocks; what the teacher does not have is named."""
     source = teacher(num_hidden_layers=3)
-    model = Bert.build(replace(CONFIG, num_hidden_layers=2), ("masked_words", "pooler"), 5, np.float64)
+    model = Bert(replace(CONFIG, num_hidden_layers=2), ("masked_words", "pooler"), 5, np.float64)
     new = first_weights(model, source)
     assert new == ["pooler.dense.w", "pooler.dense.b"]
     theirs = source.named_params()
@@ -142,7 +142,7 @@ def test_any_architecture_teaches_any_other(tmp_path):
     assert list(objective.loss(student(np.float32), BATCH, Run(), objective.size(BATCH).targets)) == list(WEIGHTS)[:2]
     assert objective.arguments["mask_prob"] == 0.2 and len(objective.arguments["teacher"]) == 64
     assert "its teacher, mini: with" in objective.summary
-    Bert.build(CONFIG, ("pooler",)).save_pretrained(tmp_path / "encoder")
+    Bert(CONFIG, ("pooler",)).save_pretrained(tmp_path / "encoder")
     with pytest.raises(
         ValueError, match=r"encoder cannot be a teacher: its Bert does not predict masked words.*pooler"
     ):

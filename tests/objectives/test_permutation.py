@@ -79,7 +79,7 @@ def test_the_model_gets_the_order():
     """It is an input of the model, whose rows are the chosen ones."""
     objective = Permutation.for_tokenizer(TOKENIZER)
     batch = objective.batch(Rows(ROWS.ids[:3]), KEYS[:3])
-    bert, seen = Bert.build(CONFIG, (MASKED_WORDS,)), []
+    bert, seen = Bert(CONFIG, (MASKED_WORDS,)), []
 
     def loss_of(inputs, terms, run):
         seen.append((inputs, terms))
@@ -96,7 +96,7 @@ def test_the_model_gets_the_order():
 
 def test_a_model_that_ignores_the_order_is_refused():
     """It would see the words that it is to predict."""
-    bert = Bert.build(CONFIG, (MASKED_WORDS,))
+    bert = Bert(CONFIG, (MASKED_WORDS,))
     assert Permutation.missing(bert) == ["query stream"]
     with pytest.raises(ValueError, match="a Bert cannot be trained on permutations: it has no query stream"):
         Permutation().check(bert)

@@ -38,31 +38,31 @@ XL = TransformerXLConfig(V, (7,), 6, 6, 2, 3, 11, 2, n_layer=2, mem_len=3, clamp
 PAIR = {"hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 5}
 CASES = {
     "sentence order": (
-        lambda dtype: Albert.build(AlbertConfig(V, 6, 2, 2, 11, embedding_size=5, max_position_embeddings=9, **LARGE),
+        lambda dtype: Albert(AlbertConfig(V, 6, 2, 2, 11, embedding_size=5, max_position_embeddings=9, **LARGE),
                                    (MASKED_WORDS, SENTENCE_ORDER), dtype=dtype),
         lambda: MaskedWordsAndOrder(MASKING), None,
     ),
     "replaced tokens, ELECTRA": (
-        lambda dtype: Electra.build(ElectraConfig(V, 6, 2, 2, 11, embedding_size=5, max_position_embeddings=9,
+        lambda dtype: Electra(ElectraConfig(V, 6, 2, 2, 11, embedding_size=5, max_position_embeddings=9,
                                                   generator=PAIR, **LARGE), dtype=dtype),
         lambda: ReplacedTokens(MASKING), {REPLACED: WEIGHT},
     ),
     "replaced tokens, DeBERTa v3": (
-        lambda dtype: DebertaV2.build(DebertaV2Config(
+        lambda dtype: DebertaV2(DebertaV2Config(
             V, 6, 2, 2, 11, max_position_embeddings=9, relative_attention=True, pos_att_type=["c2p"],
             generator={"num_hidden_layers": 1}, **LARGE), (REPLACED,), dtype=dtype),
         lambda: ReplacedTokens(MASKING), {REPLACED: WEIGHT},
     ),
     "permutation": (
-        lambda dtype: XLNet.build(XLNetConfig(V, 6, 2, 2, 11, mem_len=0, seq_len=9, **LARGE), dtype=dtype),
+        lambda dtype: XLNet(XLNetConfig(V, 6, 2, 2, 11, mem_len=0, seq_len=9, **LARGE), dtype=dtype),
         lambda: Permutation(MASKING), None,
     ),
     "next word": (lambda dtype: GPT2(GPT2Config(V, 9, 6, 2, 2, 11, **LARGE), dtype=dtype), NextWord, None),
     "next word with memory": (lambda dtype: TransformerXL(XL, dtype=dtype), NextWordWithMemory, None),
     "distillation": (
-        lambda dtype: DistilBert.build(DistilBertConfig(V, 9, n_layers=1, n_heads=2, dim=6, hidden_dim=11, **LARGE),
+        lambda dtype: DistilBert(DistilBertConfig(V, 9, n_layers=1, n_heads=2, dim=6, hidden_dim=11, **LARGE),
                                        dtype=dtype),
-        lambda: Distillation(MASKING, Bert.build(BertConfig(V, 6, 2, 2, 11, max_position_embeddings=9, **LARGE),
+        lambda: Distillation(MASKING, Bert(BertConfig(V, 6, 2, 2, 11, max_position_embeddings=9, **LARGE),
                                                  (MASKED_WORDS,), 5, np.float64)), WEIGHTS,
     ),
 }  # fmt: skip

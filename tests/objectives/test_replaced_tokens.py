@@ -174,7 +174,7 @@ def test_starts_and_baselines():
 
 
 def test_errors():
-    bert = Bert.build(CONFIG, (MASKED_WORDS,))
+    bert = Bert(CONFIG, (MASKED_WORDS,))
     assert ReplacedTokens.missing(bert) == ["head replaced", "generator"]
     alone = Pair()
     alone.generator = None

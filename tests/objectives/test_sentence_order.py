@@ -27,7 +27,7 @@ class Ordered(Bert):
     head_inputs = {SENTENCE_ORDER: POOLER}  # noqa: RUF012
 
     def __init__(self):
-        super().__init__(CONFIG, next_sentence=False, seed=None, dtype=np.float64)
+        super().__init__(CONFIG, (MASKED_WORDS, POOLER), seed=None, dtype=np.float64)
         self.sentence_order = Linear(CONFIG.hidden_size, 2, std=0.5)
         self._own_memory(0, np.float64)
 

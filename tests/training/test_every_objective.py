@@ -77,7 +77,7 @@ def place(tmp_path, monkeypatch):
     Path("text.txt").write_text("\n\n".join(documents), encoding="utf-8")
     tokenizer = WordPieceTokenizer(WORDS)
     tokenizer.save("vocabulary")
-    Bert.build(BERT, ("masked_words", "pooler"), seed=7).save_pretrained("teacher")
+    Bert(BERT, ("masked_words", "pooler"), seed=7).save_pretrained("teacher")
     tokenizer.save("teacher")
     return tmp_path
 
@@ -182,7 +182,7 @@ def test_a_pair_is_written_as_two_models(place, capsys, name):
     np.testing.assert_allclose(discriminator.forward(ids)[0].replaced, pair.forward(ids)[0].replaced, atol=1e-6)
     wanted = pair.generator.forward(ids)[0].masked_words
     np.testing.assert_allclose(generator.forward(ids)[0].masked_words, wanted, atol=1e-6)
-    again = type(pair).build(config, ("replaced",), seed=9).load_checkpoint("run")
+    again = type(pair)(config, ("replaced",), seed=9).load_checkpoint("run")
     np.testing.assert_allclose(again.flat.data, pair.flat.data, atol=1e-6)
     for folder in ("run", "run/model/generator"):  # of a pair, the generator fills gaps
         with pytest.raises(SystemExit) as ended:
@@ -232,7 +232,7 @@ def test_a_discriminator_of_deberta_continues_with_its_own_objective(place, caps
     """It finds replaced words, although its config is that of a model for masked words. Without a generator in the
     folder, a new one of half the depth starts from the same token table, and the discriminator computes the same."""
     config, _, _ = RUNS["deberta v3"]
-    pair = DebertaV2.build(config, ("replaced",), seed=3)
+    pair = DebertaV2(config, ("replaced",), seed=3)
     pair.tokens.difference.data[...] = np.random.default_rng(0).normal(size=pair.tokens.difference.data.shape)
     pair.save_pretrained("published")
     WordPieceTokenizer(WORDS).save("published")
@@ -249,7 +249,7 @@ def test_a_discriminator_of_deberta_continues_with_its_own_objective(place, caps
 
 def test_a_deberta_for_masked_words_keeps_its_objective(place):
     config, _, _ = RUNS["deberta v3"]
-    DebertaV2.build(config.alone(), ("masked_words",)).save_pretrained("published")
+    DebertaV2(config.alone(), ("masked_words",)).save_pretrained("published")
     WordPieceTokenizer(WORDS).save("published")
     assert set_up(Wanted(init="published")).objective.name == "masked_words"
 
@@ -305,7 +305,7 @@ def test_a_continued_run_resumes_exactly(place):
 @pytest.mark.parametrize("with_generator", [False, True])
 def test_a_discriminator_continues_with_its_generator(place, capsys, with_generator):
     """With that of the folder, or else with a new one of a quarter of its width."""
-    pair = Electra.build(ELECTRA, seed=3)
+    pair = Electra(ELECTRA, seed=3)
     pair.save_pretrained("published")
     WordPieceTokenizer(WORDS).save("published")
     if not with_generator:

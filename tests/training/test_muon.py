@@ -111,7 +111,7 @@ def test_every_architecture_says_which_matrices_it_has(preset):
     """All weights of products in blocks, each once; no tables, heads, biases, norms. Widths are those of one matrix."""
     config = load_config(preset)
     kind = model_class(config.to_dict())
-    model = kind.build(config, tuple(kind.head_shapes), None)
+    model = kind(config, tuple(kind.head_shapes), None)
     found = {id(param) for param in block_matrices(model)}
     for name, param in model.named_params().items():
         in_block = ".blocks." in name and name.endswith(".w") and len(param.shape) == 2 and "talking" not in name
@@ -173,7 +173,7 @@ def test_moments_and_weights_in_16_bits_go_nearly_the_same_way(kind):
 def test_shared_weights_move_once():
     """ALBERT uses a block, which has six matrices, several times."""
     config = load_config(GOLDEN / "albert")
-    model = model_class(config.to_dict()).build(config, ("masked_words",), 0)
+    model = model_class(config.to_dict())(config, ("masked_words",), 0)
     optimiser = Muon(model, 0.01, weight_decay=0.0)
     model.flat.grad[...] = np.random.default_rng(0).normal(size=model.flat.grad.size)
     matrix = next(param for param in block_matrices(model) if param.name.endswith("contract.w"))

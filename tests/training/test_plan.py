@@ -157,7 +157,7 @@ def peak_of_a_step(config, shape, switches, heads=(MASKED_WORDS,)):
     rows = (np.arange(0, ids.size, shape.T)[:, None] + np.arange(shape.M)).ravel()[: shape.N]
     tracemalloc.start()
     try:
-        model = model_class(config.to_dict()).build(config, heads)
+        model = model_class(config.to_dict())(config, heads)
         head = model.output_head(heads[0])
         apply(model, TrainingConfig(steps=1, **switches))
         optimiser = Adam(model.flat)

@@ -33,7 +33,7 @@ MASKING, HALF = Masking(V, 4, range(5)), Masking(V, 4, range(5), 0.5)
 
 
 def teacher(tmp_path):
-    model = Bert.build(replace(BERT, hidden_size=192, intermediate_size=768), ("masked_words",), 0)
+    model = Bert(replace(BERT, hidden_size=192, intermediate_size=768), ("masked_words",), 0)
     model.save_pretrained(tmp_path)
     return model
 

@@ -466,7 +466,7 @@ def test_resume_takes_no_other_settings(place):
 
 
 @pytest.mark.parametrize("error", [MemoryError("Unable to allocate 9 GiB"), RuntimeError("can't start new thread")])
-@pytest.mark.parametrize("where", ["mini_bert.models.mini.MiniBERT.build", "mini_bert.training.loop.Adam"])
+@pytest.mark.parametrize("where", ["mini_bert.models.mini.MiniBERT.__init__", "mini_bert.training.loop.Adam"])
 def test_too_little_memory_is_said_as_plan_says_it(place, monkeypatch, where, error):
     """The error says how much the run needs and for what, and names the command that finds settings which need less."""
 
@@ -475,7 +475,7 @@ def test_too_little_memory_is_said_as_plan_says_it(place, monkeypatch, where, er
             return real(*arguments)
         raise error
 
-    real = MiniBERT.build
+    real = MiniBERT.__init__
     monkeypatch.setattr(where, full)
     said = run("--steps", "2")
     assert re.match(r"mini-bert: not enough memory: training this model with these settings needs about \d\d MB ", said)
