@@ -1,17 +1,13 @@
 """Trains every architecture for the same time on the same text, and measures whatever they can be compared on.
 
-    python benchmarks/family.py --data ../shared/data --out runs/family --speed          first, on a quiet machine
-    python benchmarks/family.py --data ../shared/data --out runs/family                  then all: about seven hours
-    python benchmarks/family.py --data ../shared/data --out runs/family --models bert gpt2
-    python benchmarks/family.py --out runs/family --figure docs/pictures/family.svg      only the table and the figure
+    python benchmarks/family.py --data ../shared/data --speed                 first, on a quiet machine
+    python benchmarks/family.py --data ../shared/data                         then all: about seven hours
+    python benchmarks/family.py --data ../shared/data --models bert gpt2
+    python benchmarks/family.py --figure docs/pictures/family.svg             only the table and the figure
 
 The folder needs the files that ../shared/data/MANIFEST.md lists: pretrain, ud_ewt, sst2, blimp. Everything is done by
-ordinary commands, which are printed. Each result is kept, and the same command continues after an interruption: a run
-goes on where it stopped, and what was measured is not measured again.
-
-The budget is time on two cores, but a model should not learn less because something else ran beside it. So `--speed`
-first measures the seconds per step of all models, in turn, round after round; nothing else should run then. After that,
-a model trains for as many steps as would take 20 minutes at the median of its rounds, however long they really take.
+ordinary commands, which are printed. equal_time.py says how all get the same time, and where results are kept: delete
+benchmarks/results/family to measure everything again.
 
 All models read with the same vocabulary (8k, WordPiece), so that the held-out loss of two models is the answer to the
 same question if their objective is the same; a letter in the table says which are (QUESTIONS). Minimal pairs are scored
@@ -26,20 +22,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import statistics
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mini_bert.common.atomic import write_atomic
+from equal_time import HERE, RESULTS, corpora, measure_speed, read, records, run, seconds_per_step, write
+
 from mini_bert.models.family import MEMBERS
 from mini_bert.plots.style import colour, dress, new_figure, save
 from mini_bert.training.setup import Wanted, set_up
 
-HERE = Path(__file__).parent
 MODELS = ("mini", *(member.preset for member in MEMBERS))
 TEACHERS = {"distilbert": "mini-bert"}
 MEASURES = ("held_out", "pos", "sst2", "pairs")
@@ -63,75 +56,33 @@ SCORES = {  # by output head: the score of a sentence in a minimal pair
 class Options(NamedTuple):
     data: Path
     out: Path
+    results: Path
     minutes: float
     pairs: int
     threads: int
 
-
-def run(*words: object) -> None:
-    """A command, printed so that it can be repeated by hand."""
-    command = [sys.executable, *map(str, words)]
-    print("+", " ".join(["python", *map(str, words)]), flush=True)
-    if subprocess.run(command).returncode:
-        raise SystemExit("this command failed; repair what it says, and start the benchmark again")
-
-
-def mini_bert(*words: object) -> None:
-    run("-m", "mini_bert", *words)
-
-
-def corpora(options: Options) -> list[Path]:
-    return [options.data / "pretrain" / name for name in ("wiki.txt.xz", "books.txt.xz")]
+    @property
+    def speed(self) -> Path:
+        return self.results / "speed.json"
 
 
 # ---------------------------------------------------------------------- training and measuring
 
 
-def training_words(name: str, folder: Path, steps: int, options: Options) -> list[object]:
-    """The command that trains a model."""
+def train(name: str, options: Options, steps: int, folder: Path) -> None:
     words: list[object] = ["train", "--model", name, "--tokenizer", "8k", "--length", 64, "--batch-size", 32]
-    words += ["--threads", options.threads]
-    words += ["--steps", steps, "--held-out", 0.01, "--out", folder, "--quiet"]
-    words += [word for corpus in corpora(options) for word in ("--corpus", corpus)]
-    return words + (["--teacher", TEACHERS[name]] if name in TEACHERS else [])
-
-
-def records(folder: Path, kind: str) -> list[dict[str, Any]]:
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [record for record in map(json.loads, lines) if record["kind"] == kind]
-
-
-def measure_speed(names: Sequence[str], options: Options, rounds: int = 3) -> None:
-    """Write the seconds per step of each model and round to speed.json."""
-    path, found = options.out / "speed.json", {name: [] for name in names}
-    for _ in range(rounds):
-        for name in names:
-            folder = options.out / "speed"
-            shutil.rmtree(folder, ignore_errors=True)
-            mini_bert(*training_words(name, folder, 60, options))
-            first, last = (next(r for r in records(folder, "train") if r["step"] == step) for step in (20, 60))
-            found[name].append(round((last["seconds"] - first["seconds"]) / 40, 5))
-            shutil.rmtree(folder)
-    write_atomic(path, (json.dumps(found, indent=2) + "\n").encode())
-
-
-def steps_of(name: str, options: Options) -> int:
-    path = options.out / "speed.json"
-    if not path.is_file():
-        raise SystemExit(f"{path} is missing: start with --speed, which measures the seconds per step of each model")
-    seconds = statistics.median(json.loads(path.read_text(encoding="utf-8"))[name])
-    return round(60 * options.minutes / seconds)
+    words += ["--threads", options.threads, "--steps", steps, "--held-out", 0.01, "--out", folder, "--quiet"]
+    words += ["--teacher", TEACHERS[name]] if name in TEACHERS else []
+    run("-m", "mini_bert", *words, *corpora(options.data))
 
 
 def trained(name: str, options: Options) -> Path:
     """The run of a model, finished."""
     folder = options.out / name
-    if (folder / "model").is_dir():
-        return folder
-    if (folder / "config.json").is_file():
-        mini_bert("train", "--out", folder, "--resume", "--quiet")
-    else:
-        mini_bert(*training_words(name, folder, steps_of(name, options), options))
+    if (folder / "config.json").is_file() and not (folder / "model").is_dir():
+        run("-m", "mini_bert", "train", "--out", folder, "--resume", "--quiet")
+    elif not (folder / "model").is_dir():
+        train(name, options, round(60 * options.minutes / seconds_per_step(options.speed, name)), folder)
     return folder
 
 
@@ -144,7 +95,7 @@ def held_out(folder: Path, options: Options) -> dict[str, Any]:
 def pos(folder: Path, options: Options) -> dict[str, Any]:
     treebank, out = options.data / "ud_ewt", folder / "probe"
     parts = ("--train", treebank / "en_ewt-ud-train.conllu.gz", "--dev", treebank / "en_ewt-ud-dev.conllu.gz")
-    mini_bert("probe", "pos", "--model", folder, *parts, "--seeds", 1, "--out", out)
+    run("-m", "mini_bert", "probe", "pos", "--model", folder, *parts, "--seeds", 1, "--out", out)
     content = json.loads((out / "probe_pos.json").read_text(encoding="utf-8"))
     best = content["probes"][0]["best"]
     return {"score": 100 * best["score"], "above_random": 100 * best["above_random"], "layer": best["layer"]}
@@ -161,9 +112,7 @@ def sst2(folder: Path, options: Options) -> dict[str, Any]:
 
 def pairs(folder: Path, options: Options) -> dict[str, Any]:
     words = ("eval", folder, "--pairs", options.data / "blimp", "--max-pairs", options.pairs, "--json")
-    print("+ python -m mini_bert", *words, flush=True)
-    done = subprocess.run([sys.executable, "-m", "mini_bert", *map(str, words)], stdout=subprocess.PIPE, check=True)
-    found = json.loads(done.stdout)["minimal_pairs"][0]
+    found = json.loads(run("-m", "mini_bert", *words, capture=True))["minimal_pairs"][0]
     return {"score": 100 * found["accuracy"], "scored_by": found["scored_by"], "pairs": found["pairs"]}
 
 
@@ -172,27 +121,16 @@ WAYS: dict[str, Callable[[Path, Options], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def measure(names: Sequence[str], options: Options) -> None:
-    for name in names:
-        folder = trained(name, options)
-        path = options.out / f"{name}.json"
-        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        for way in MEASURES:
-            if way not in found:
-                found[way] = WAYS[way](folder, options)
-                write_atomic(path, (json.dumps(found, indent=2) + "\n").encode())
+def measure(name: str, options: Options) -> None:
+    path = options.results / f"{name}.json"
+    found = read(path)
+    for way in MEASURES:
+        if way not in found:
+            found[way] = WAYS[way](trained(name, options), options)
+            write(path, found)
 
 
 # ---------------------------------------------------------------------- the table and the figure
-
-
-def results(out: Path) -> dict[str, dict[str, Any]]:
-    found = {}
-    for name in MODELS:
-        path = out / f"{name}.json"
-        if path.is_file():
-            found[name] = json.loads(path.read_text(encoding="utf-8"))
-    return found
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:
@@ -254,7 +192,8 @@ def figure(found: dict[str, dict[str, Any]], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, help="the folder with pretrain, ud_ewt, sst2 and blimp")
-    parser.add_argument("--out", type=Path, default=Path("runs/family"), help="where runs and results are kept")
+    parser.add_argument("--out", type=Path, default=Path("runs/family"), help="where runs are kept")
+    parser.add_argument("--results", type=Path, default=RESULTS / "family", help="where results are kept")
     parser.add_argument("--models", nargs="*", choices=MODELS, default=list(MODELS))
     parser.add_argument("--minutes", type=float, default=20.0, help="of training for each, at the speed measured")
     parser.add_argument("--pairs", type=int, default=200, help="minimal pairs of each paradigm")
@@ -262,15 +201,17 @@ def main() -> None:
     parser.add_argument("--speed", action="store_true", help="measure seconds per step, and stop")
     parser.add_argument("--figure", type=Path, help="draw this picture of the results")
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
     if given.data is not None:
-        options = Options(given.data, given.out, given.minutes, given.pairs, given.threads)
+        options = Options(given.data, given.out, given.results, given.minutes, given.pairs, given.threads)
         if given.speed:
-            return measure_speed(given.models, options)
-        measure(given.models, options)
-    found = results(given.out)
+            kinds = {name: partial(train, name, options) for name in given.models}
+            return measure_speed(options.speed, kinds, given.out / "speed")
+        for name in given.models:
+            measure(name, options)
+    found = {name: read(given.results / f"{name}.json") for name in MODELS}
+    found = {name: one for name, one in found.items() if one}
     if not found:
-        raise SystemExit(f"{given.out} has no results; give --data to train and measure")
+        raise SystemExit(f"{given.results} has no results; give --data to train and measure")
     print(table(found))
     if given.figure is not None:
         figure(found, given.figure)

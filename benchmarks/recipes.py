@@ -6,11 +6,9 @@
     python benchmarks/recipes.py --data ../shared/data --rows adam-lr-1e-3
     python benchmarks/recipes.py --table                                              what has been measured so far
 
-A row is one `mini-bert train`, which is printed. Every row gets the same *time* on two cores, five minutes unless
-`--minutes` says otherwise; results of another length are kept apart. The time is spent as steps: `--speed` measures the
-seconds per step of each kind of row, in turn, round after round, and a row trains for as many steps as fit. So what a
-row learns does not depend on what else the machine was doing, two rows can train side by side on a core each
-(`--jobs 2`), and a run that is interrupted continues with the same command.
+A row is one `mini-bert train`, which is printed. Every row gets the same time on two cores, five minutes unless
+`--minutes` says otherwise; results of another length are kept apart. equal_time.py says how the time is spent, and
+where results are kept. Two rows train side by side on a core each (`--jobs 2`), faster than one after the other.
 
 The score is the held-out loss of the run's model: `mini-bert eval` on the 1 % of documents that no row trained on, 15 %
 masked whatever the row trained with, the mean of Wikipedia and books. A run keeps the best of its evaluations, which is
@@ -24,19 +22,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from mini_bert.common.atomic import write_atomic
+from equal_time import HERE, RESULTS, corpora, measure_speed, read, records, run, seconds_per_step, write
 
-HERE = Path(__file__).parent
+VARIANTS = HERE / "variants.py"  # the commands of `mini-bert`, with more models
 MINUTES = 5.0
 COSTLY = ("--model", "--batch-size", "--micro-batch", "--length", "--mask-prob", "--optimizer")  # change a step's time
 Words = tuple[str, ...]
@@ -143,95 +139,55 @@ QUESTIONS = (
 class Options(NamedTuple):
     data: Path
     out: Path
+    results: Path
     minutes: float
     threads: int
 
     @property
     def speed(self) -> Path:
-        return self.out / "speed.json"
+        return self.results / "speed.json"
 
-    @property
-    def rows(self) -> Path:
-        return self.out / f"{self.minutes:g}-minutes"
+    def folder(self, row: Row) -> Path:
+        return self.out / f"{self.minutes:g}-minutes" / row.name
 
     def result(self, row: Row) -> Path:
-        return self.rows / f"{row.name}.json"
+        return self.results / f"{self.minutes:g}-minutes" / f"{row.name}.json"
 
 
-def corpora(options: Options) -> list[str]:
-    paths = [options.data / "pretrain" / name for name in ("wiki.txt.xz", "books.txt.xz")]
-    return [word for path in paths for word in ("--corpus", str(path))]
-
-
-def run(*words: object, capture: bool = False) -> str:
-    """A command of benchmarks/variants.py, which are those of `mini-bert`, printed so that it can be repeated."""
-    print("+ python benchmarks/variants.py", *words, flush=True)
-    command = [sys.executable, str(HERE / "variants.py"), *map(str, words)]
-    done = subprocess.run(command, stdout=subprocess.PIPE if capture else None, text=True)
-    if done.returncode and not (words[0] == "train" and diverged(Path(str(words[words.index("--out") + 1])))):
-        raise SystemExit(f"{' '.join(command)} failed with {done.returncode}; start again to continue")
-    return done.stdout or ""
-
-
-def train(words: Sequence[str], steps: int, folder: Path, options: Options) -> None:
+def train(words: Sequence[str], options: Options, steps: int, folder: Path) -> None:
     shared = ["--tokenizer", "8k", "--held-out", "0.01", "--length", "64", "--threads", str(options.threads)]
     given = {"--model": "mini", **dict(zip(words[::2], words[1::2], strict=True))}
     shared = [word for pair in zip(shared[::2], shared[1::2], strict=True) if pair[0] not in given for word in pair]
-    run("train", *(word for pair in given.items() for word in pair), *shared, *corpora(options), "--steps", steps,
-        "--eval-every", 1000, "--save-every", 1000, "--out", folder, "--quiet")  # fmt: skip
-
-
-def measure_speed(wanted: Sequence[Row], options: Options, rounds: int = 3) -> None:
-    """Seconds per step of every kind, on all threads, in turn; what is known from earlier is kept."""
-    known: dict[str, list[float]] = json.loads(options.speed.read_text()) if options.speed.is_file() else {}
-    kinds = sorted({cost for row in wanted for _, cost in row.costs()} - set(known))
-    found: dict[str, list[float]] = {name: [] for name in kinds}
-    for _ in range(rounds):
-        for name in kinds:
-            folder = options.out / "speed"
-            shutil.rmtree(folder, ignore_errors=True)
-            train(name.split(), 60, folder, options)
-            first, last = (
-                next(one for one in records(folder) if one["kind"] == "train" and one["step"] == step)
-                for step in (20, 60)
-            )
-            found[name].append(round((last["seconds"] - first["seconds"]) / 40, 5))
-            shutil.rmtree(folder)
-    write_atomic(options.speed, (json.dumps(known | found, indent=2) + "\n").encode())
+    run(VARIANTS, "train", *(word for pair in given.items() for word in pair), *shared, *corpora(options.data),
+        "--steps", steps, "--eval-every", 1000, "--save-every", 1000, "--out", folder, "--quiet",
+        forgive=lambda: diverged(folder))  # fmt: skip
 
 
 def steps_of(row: Row, options: Options) -> int:
-    known = json.loads(options.speed.read_text()) if options.speed.is_file() else {}
-    missing = [cost for _, cost in row.costs() if cost not in known]
-    if missing:
-        raise SystemExit(f"the time of a step with {missing[0]!r} is not known; run with --speed on a quiet machine")
-    return round(60 * options.minutes / sum(share * statistics.median(known[cost]) for share, cost in row.costs()))
+    seconds = sum(share * seconds_per_step(options.speed, cost) for share, cost in row.costs())
+    return round(60 * options.minutes / seconds)
 
 
 def measure(row: Row, options: Options) -> None:
     """Train a row, unless that was done, and write its score."""
-    folder, path = options.rows / row.name, options.result(row)
+    folder, path = options.folder(row), options.result(row)
     if path.is_file():
         return
     if not (folder / "config.json").is_file():
-        train(row.words, steps_of(row, options), folder, options)
+        train(row.words, options, steps_of(row, options), folder)
     elif not (folder / "model").is_dir() and not diverged(folder):
-        run("train", "--out", folder, "--resume", "--quiet")
+        run(VARIANTS, "train", "--out", folder, "--resume", "--quiet", forgive=lambda: diverged(folder))
     loss = None
     if not diverged(folder):
-        words = ("eval", folder, *corpora(options), "--held-out", 0.01, "--threads", 1, "--length", 64, "--json")
-        loss = statistics.mean(one["loss"] for one in json.loads(run(*words, capture=True))["results"])
+        words = ("eval", folder, *corpora(options.data), "--held-out", 0.01, "--threads", 1, "--length", 64, "--json")
+        loss = statistics.mean(one["loss"] for one in json.loads(run(VARIANTS, *words, capture=True))["results"])
     steps = json.loads((folder / "config.json").read_text())["training"]["steps"]
-    write_atomic(path, (json.dumps({"loss": loss, "steps": steps, "words": list(row.words)}, indent=2) + "\n").encode())
+    write(path, {"loss": loss, "steps": steps, "words": list(row.words)})
     print(f"{row.name}: {shown(loss)} after {steps:,} steps", flush=True)
 
 
 def diverged(folder: Path) -> bool:
-    return any(one.get("reason") == "nonfinite" for one in records(folder))
-
-
-def records(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return any(one.get("reason") == "nonfinite" for one in records(folder, "stop"))
 
 
 def shown(loss: float | None) -> str:
@@ -251,7 +207,7 @@ def table(options: Options) -> str:
                 "|---|---|---:|---:|",
             ]
         for row, path in measured:
-            one: dict[str, Any] = json.loads(path.read_text())
+            one = read(path)
             lines.append(f"| {row.name} | `{' '.join(row.words)}` | {one['steps']:,} | {shown(one['loss'])} |")
     return "\n".join(lines[1:])
 
@@ -266,7 +222,8 @@ def chosen(questions: Sequence[str], names: Sequence[str]) -> Iterator[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, help="the folder with pretrain")
-    parser.add_argument("--out", type=Path, default=Path("runs/recipes"), help="where runs and results are kept")
+    parser.add_argument("--out", type=Path, default=Path("runs/recipes"), help="where runs are kept")
+    parser.add_argument("--results", type=Path, default=RESULTS / "recipes", help="where results are kept")
     parser.add_argument("--questions", nargs="*", default=(), choices=[question.title for question in QUESTIONS])
     parser.add_argument("--rows", nargs="*", default=())
     parser.add_argument("--minutes", type=float, default=MINUTES, help="of each row, at the speed measured")
@@ -280,7 +237,7 @@ def main() -> None:
     if unknown:
         raise SystemExit(f"there is no row {min(unknown)!r}; --list prints all")
     wanted = list(chosen(given.questions, given.rows))
-    options = Options(given.data, given.out, given.minutes, 2 if given.speed else given.threads)
+    options = Options(given.data, given.out, given.results, given.minutes, 2 if given.speed else given.threads)
     if given.list:
         for row in wanted:
             print(f"{row.name:20} {' '.join(row.words)}")
@@ -290,10 +247,10 @@ def main() -> None:
         return
     if given.data is None:
         raise SystemExit("give --data, the folder with pretrain/wiki.txt.xz and pretrain/books.txt.xz")
-    options.rows.mkdir(parents=True, exist_ok=True)
     if given.speed:
-        measure_speed(wanted, options)
-        return
+        kinds = {cost: cost.split() for row in wanted for _, cost in row.costs()}
+        trials = {name: partial(train, words, options) for name, words in sorted(kinds.items())}
+        return measure_speed(options.speed, trials, given.out / "speed")
     with ThreadPoolExecutor(given.jobs) as pool:
         try:
             for done in [pool.submit(measure, row, options) for row in wanted]:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -182,6 +183,7 @@ def test_counting_without_memory_finds_the_same_parameters():
 
 @pytest.fixture(scope="module")
 def benchmark():
+    sys.path.insert(0, str(ROOT / "benchmarks"))  # it imports equal_time.py
     spec = importlib.util.spec_from_file_location("family_benchmark", ROOT / "benchmarks" / "family.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
