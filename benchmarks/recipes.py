@@ -34,7 +34,8 @@ from equal_time import HERE, RESULTS, corpora, measure_speed, read, records, run
 
 VARIANTS = HERE / "variants.py"  # the commands of `mini-bert`, with more models
 MINUTES = 5.0
-COSTLY = ("--model", "--batch-size", "--micro-batch", "--length", "--mask-prob", "--optimizer")  # change a step's time
+# Options that change the time of a step.
+COSTLY = ("--model", "--batch-size", "--micro-batch", "--length", "--mask-prob", "--optimizer", "--objective")
 Words = tuple[str, ...]
 
 
@@ -120,6 +121,13 @@ QUESTIONS = (
             (0.5, ("--length", "32", "--batch-size", "64", "--micro-batch", "32")), (0.5, ()),
         )),
     )),
+    Question("What is seen of the words to predict", named(
+        MUON, muon_hidden="--objective hidden_words", muon_span="--masking span", muon_whole="--masking whole-word",
+    )),
+    Question("Order of the text", named(
+        MUON, muon_text_order="--order text", muon_backwards="--order backwards",
+        muon_one_sentence="--objective one_sentence --batch-size 64 --micro-batch 32",
+    )),
     Question("Weight decay", rows("muon-decay", MUON, "--weight-decay", "0 0.05 0.1")),
     Question("Seeds", rows("muon-seed", MUON, "--seed", "1 2")),
     Question("Architecture", named(
@@ -176,7 +184,8 @@ def measure(row: Row, options: Options) -> None:
     if not (folder / "config.json").is_file():
         train(row.words, options, steps_of(row, options), folder)
     elif not (folder / "model").is_dir() and not diverged(folder):
-        run(VARIANTS, "train", "--out", folder, "--resume", "--quiet", forgive=lambda: diverged(folder))
+        words = row.words[row.words.index("--order") :][:2] if "--order" in row.words else ()  # a run does not keep it
+        run(VARIANTS, "train", "--out", folder, "--resume", "--quiet", *words, forgive=lambda: diverged(folder))
     loss = None
     if not diverged(folder):
         words = ("eval", folder, *corpora(options.data), "--held-out", 0.01, "--threads", 1, "--length", 64, "--json")

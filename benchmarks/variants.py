@@ -1,9 +1,9 @@
-"""BERT with one modern change after another, to measure what each is worth (docs/recipes.md).
+"""What `mini-bert train` has no options for, to measure what it is worth (docs/recipes.md).
 
     python benchmarks/variants.py train --model pre-norm --corpus text.txt --out runs/pre-norm
     python benchmarks/variants.py eval runs/pre-norm --corpus other.txt
 
-The commands are those of `mini-bert`; they know these models, too:
+The commands are those of `mini-bert`. They know these models, too, BERT with one modern change after another:
 
     post-norm       BERT of Mini-BERT's width, with tied tables
     pre-norm        norms before the sublayers, one at the end
@@ -15,7 +15,17 @@ The commands are those of `mini-bert`; they know these models, too:
     post-norm-noise, pre-norm-noise     the first two without the start that attends to neighbours
                     (docs/decisions/0003), which there is none of with rotary positions: what "rotary" is compared with
 
-A run whose model is a variant can only be read by these commands: the architecture is for measurements, not for use.
+these objectives,
+
+    hidden_words    no word that is to be predicted can be seen: 90 % [MASK], 10 % another word
+    one_sentence    a sequence is one sentence, and not 64 tokens of running text
+
+and these orders of the text, which is shuffled otherwise (`--order` also when a run is resumed):
+
+    --order text        from the first document to the last, in every epoch
+    --order backwards   from the last sequence to the first
+
+A run whose model is a variant can only be read by these commands: they are for measurements, not for use.
 """
 
 from __future__ import annotations
@@ -30,6 +40,8 @@ import numpy as np
 
 from mini_bert.cli.main import main
 from mini_bert.common.json_values import as_json
+from mini_bert.data import batches
+from mini_bert.data.order import Order
 from mini_bert.layers.base import Layer, Unchanged
 from mini_bert.layers.efficient_attention import EfficientAttention
 from mini_bert.layers.encoder import Encoder
@@ -44,6 +56,8 @@ from mini_bert.models.bert import BertConfig
 from mini_bert.models.bert_like import SMALL, BertLike, block
 from mini_bert.models.registry import MODELS
 from mini_bert.models.saving import Saved
+from mini_bert.objectives.masked_words import Batch, MaskedWords
+from mini_bert.objectives.registry import OBJECTIVES
 
 THETA = 10_000.0  # of rotary positions
 STEPS = ("pre_norm", "rotary", "gated", "no_bias", "zero")  # each variant has all changes before its own
@@ -142,6 +156,29 @@ def pre_norm_block(config: VariantConfig, index: int) -> PreNormBlock:
     return PreNormBlock(first if index else Unchanged(), attention, second, network)
 
 
+class HiddenWords(MaskedWords):
+    name, visible = "hidden_words", 0.0
+
+    def batch(self, rows, keys):
+        masked, targets, positions = self._masking(rows.ids, keys, to_mask=0.9, to_random=1.0)
+        return Batch(masked, positions, targets, rows.mask, rows.types, rows.labels)
+
+
+class OneSentence(MaskedWords):
+    name, sequences = "one_sentence", {"mode": "sentences"}
+
+
+class Unshuffled(Order):
+    """Sequences in the order of the text, or from the last to the first. Held-out text is still shuffled."""
+
+    step = 1
+
+    def __init__(self, sequences, batch_size, seed=0, fixed=False, lengths=None):
+        super().__init__(sequences, batch_size, seed, fixed, lengths)
+        if not fixed:
+            self._shuffled = lambda epoch: np.arange(sequences)[:: self.step]
+
+
 def with_files(words: list[str], folder: Path) -> list[str]:
     """The words of a command, in which the name of a variant is now the path of its config.json."""
     known = variants()
@@ -153,8 +190,19 @@ def with_files(words: list[str], folder: Path) -> list[str]:
     return words
 
 
+def with_order(words: list[str]) -> list[str]:
+    """The words of a command without `--order`, which is carried out."""
+    if "--order" not in words:
+        return words
+    place = words.index("--order")
+    Unshuffled.step = {"text": 1, "backwards": -1}[words[place + 1]]
+    batches.Order = Unshuffled  # type: ignore[misc]
+    return words[:place] + words[place + 2 :]
+
+
 if __name__ == "__main__":
     sys.modules.setdefault("variants", sys.modules["__main__"])
     MODELS["variant"] = ("variants", "Variant")
+    OBJECTIVES |= {kind.name: kind for kind in (HiddenWords, OneSentence)}
     with tempfile.TemporaryDirectory() as folder:
-        main(with_files(sys.argv[1:], Path(folder)))
+        main(with_files(with_order(sys.argv[1:]), Path(folder)))

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 from mini_bert.checks.gradcheck import check_model
+from mini_bert.data import batches
+from mini_bert.data.order import Order
 from mini_bert.layers.base import Run
+from mini_bert.objectives.base import Rows
+from mini_bert.objectives.masking import Masking
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import variants
@@ -42,3 +46,23 @@ def test_each_has_the_parts_that_its_name_says():
     assert not biases and "encoder.blocks.0.attention.qkv.b" in parts["gated"]
     zero = variants.Variant(variants.variants()["zero"]).named_params()
     assert not zero["encoder.blocks.1.attention.output.w"].data.any()
+
+
+def test_hidden_words_are_never_seen():
+    ids, keys = np.tile(np.arange(5, 69), (64, 1)), np.arange(64, dtype=np.uint64)
+    batch = variants.HiddenWords(Masking(500, 4, range(5))).batch(Rows(ids), keys)
+    shown = batch.input_ids.ravel()[batch.rows]
+    assert (shown == batch.targets).mean() < 0.01  # a random word can be the right one
+    assert 0.85 < (shown == 4).mean() < 0.95
+
+
+def test_the_order_of_the_text(monkeypatch):
+    """Training sequences come one after the other, in every epoch; what is held out is drawn as always."""
+    monkeypatch.setattr(batches, "Order", Order)
+    assert variants.with_order(["train", "--order", "backwards", "--quiet"]) == ["train", "--quiet"]
+    assert [batches.Order(7, 3).batch(k)[1].tolist() for k in range(3)] == [[6, 5, 4], [3, 2, 1], [0, 6, 5]]
+    variants.with_order(["--order", "text"])
+    assert [batches.Order(7, 3).batch(k)[1].tolist() for k in range(3)] == [[0, 1, 2], [3, 4, 5], [6, 0, 1]]
+    held_out = [list(one.once()) for one in (batches.Order(7, 3, 0, True), Order(7, 3, 0, True))]
+    np.testing.assert_equal(*held_out)
+    assert variants.with_order(["train"]) == ["train"]
