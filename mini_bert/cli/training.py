@@ -27,6 +27,9 @@ Average = Annotated[
         "default: none"
     ),
 ]
+BatchStart = Annotated[
+    int | None, typer.Option(min=1, help="sequences per step at first; their number grows to the whole batch")
+]
 MaskStart = Annotated[
     float | None, typer.Option(help="the share of the words to predict at first; it moves to --mask-prob")
 ]
@@ -162,9 +165,7 @@ def train(
     tail_share: Annotated[
         float | None, typer.Option(help="fraction of the run, at its end, whose mean is taken; default: 0.15")
     ] = None,
-    batch_start: Annotated[
-        int | None, typer.Option(min=1, help="sequences per step at first; their number grows to --batch-size")
-    ] = None,
+    batch_start: BatchStart = None,
     batch_ramp: Annotated[
         float | None, typer.Option(help="fraction of the run in which it grows; default: 0.5")
     ] = None,
@@ -241,6 +242,7 @@ def plan(
     tie_head: TieHead = False,
     optimizer: Optimizer = None,
     average: Average = None,
+    batch_start: BatchStart = None,
     mask_start: MaskStart = None,
 ) -> None:
     """Predict how much memory training needs. Shows memory by purpose and the options that make it fit; exits with 1 if

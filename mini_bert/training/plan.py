@@ -190,8 +190,12 @@ def relative_time(model: Sizes, batch: int, choice: Choice) -> float:
     return (products + additions + step) * (1 + packing) * lean
 
 
-def choices(model: Sizes, batch: int, threads: int, **fixed: Any) -> Iterator[Choice]:
-    """Every combination of switches, with up to this many threads. fixed: optimizer and average"""
+def choices(model: Sizes, batch: int, threads: int, batch_start: int | None = None, **fixed: Any) -> Iterator[Choice]:
+    """Every combination of switches, with up to this many threads. fixed: optimizer and average
+
+    batch_start: sequences per step at first; micro-batches are of one size in all batches
+    """
+    smallest = math.gcd(batch, batch_start or batch)
     methods = ("auto", "lean") if model.max_length <= LONG else ("auto",)
     some = range(1, model.depth, 1 + model.depth // 24)  # not every number of layers in a very deep model
     layers: list[bool | tuple[int, ...]] = [False, *(tuple(range(n)) for n in some), True]
@@ -200,13 +204,13 @@ def choices(model: Sizes, batch: int, threads: int, **fixed: Any) -> Iterator[Ch
         kinds = [kind for kind in kinds if kind[SIXTEEN.index("weights")] == "float32"]
     for j in range(min(threads, batch), 0, -1):
         most = max(1, min(TrainingConfig.micro_batch, batch // j))
-        sizes = [size for size in range(most, 0, -1) if batch % size == 0]
+        sizes = [size for size in range(most, 0, -1) if smallest % size == 0]
         for micro, checkpointing, method, kept in product(sizes, layers, methods, kinds):
             yield Choice(micro, j, checkpointing, method, *kept, **fixed)
 
 
 def best_choice(model: Sizes, batch: int, threads: int, memory: float, **fixed: Any) -> Choice | None:
-    """The fastest choice that fits, or None."""
+    """The fastest choice that fits, or None. fixed: as for `choices`"""
     every = choices(model, batch, threads, **fixed)
     fitting = (choice for choice in every if predicted_peak(model, choice) <= SPARE * memory)
     return min(fitting, key=lambda choice: relative_time(model, batch, choice), default=None)
@@ -240,11 +244,12 @@ def explained_memory(wanted: Wanted, sizes: Callable[[], Sizes], settings: Train
         ) from error
 
 
-def default_choice(batch: int, threads: int, **fixed: Any) -> Choice:
+def default_choice(batch: int, threads: int, batch_start: int | None = None, **fixed: Any) -> Choice:
     """What `mini-bert train` does without options."""
     from mini_bert.training.defaults import default_micro_batch
 
-    micro = default_micro_batch(batch, min(threads, batch))
+    smallest = math.gcd(batch, batch_start or batch)
+    micro = default_micro_batch(smallest, min(threads, smallest))
     return Choice(micro, min(threads, batch // micro), **fixed)
 
 
@@ -258,6 +263,7 @@ def plan_report(
     threads: int | None,
     optimizer: str | None = None,
     average: str | None = None,
+    batch_start: int | None = None,
     mask_start: float | None = None,
     **options: Any,
 ) -> tuple[str, bool]:
@@ -269,7 +275,9 @@ def plan_report(
         "optimizer": optimizer or TrainingConfig.optimizer,
         "average": average or TrainingConfig.average,
     }
-    TrainingConfig(minutes=1, batch_size=1, micro_batch=1, mask_start=mask_start, **fixed)  # refuses other values
+    ramps: dict[str, Any] = {"batch_start": batch_start, "mask_start": mask_start}
+    TrainingConfig(minutes=1, batch_size=batch, micro_batch=1, **ramps, **fixed)  # refuses other values
+    fixed["batch_start"] = batch_start
     available, threads = parse_memory(memory), threads or default_threads()
     wanted = Wanted(model, **options)
     setup = set_up(wanted)
@@ -299,7 +307,7 @@ def plan_report(
         lines.append("\nThe default settings fit:")
     else:
         lines += ["\nIt fits with", *changes(sizes, batch, default, chosen)]
-    start = [] if mask_start is None else ["--mask-start", f"{mask_start:g}"]
+    start = [word for name, value in ramps.items() if value is not None for word in _option(name, value)]
     lines.append(f"\n    {command('train', *train_options(wanted, batch, chosen), *start)}")
     return "\n".join(lines), best is not None
 

@@ -350,3 +350,12 @@ def test_the_report_has_the_recipe():
     assert heads[1] > 1.2 * heads[0]  # more words are predicted
     with pytest.raises(ValueError, match="optimizer is 'lion'"):
         plan_report("mini", 32, "1GB", 2, optimizer="lion")
+
+
+def test_micro_batches_divide_the_smallest_batch():
+    """As in `train`: a batch that grows from 12 to 48 has micro-batches of 6 on two threads, and never of 16."""
+    text, _ = plan_report("mini", 48, "1GB", 2, batch_start=12)
+    assert "default: micro-batches of 6, 2 threads" in text and text.endswith("--batch-start 12")
+    assert {choice.micro_batch for choice in choices(LARGER, 48, 2, 12)} == {1, 2, 3, 4, 6, 12}
+    with pytest.raises(ValueError, match="batch_start is 60, expected a multiple of micro_batch 1, and at most"):
+        plan_report("mini", 48, "1GB", 2, batch_start=60)
