@@ -58,8 +58,8 @@ Temperature = Annotated[float | None, typer.Option(help="of the teacher's answer
 ReplacedWeight = Annotated[
     float | None,
     typer.Option(
-        help="factor of the discriminator's loss, for replaced_tokens; default: 0.02, so that the shared tables follow "
-        "the generator, and 50, as published, with --init"
+        help="factor of the discriminator's loss, for replaced_tokens; default: 0.02 for a new ELECTRA, so that the "
+        "tables of both models follow the generator; otherwise 50, as published"
     ),
 ]
 TieHead = Annotated[bool, typer.Option("--tie-head", help="the head shares the token table: V × H fewer weights")]

@@ -14,7 +14,7 @@ Letters: B batch, T tokens, H hidden width, A heads, d = H/A, V vocabulary, L la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
@@ -86,6 +86,16 @@ class Model(WithLoss, Saved):
     encoder: Encoder
     final_norm: Any = None  # the norm after the last block, if there is one
     task: Any = None  # the layer on top of a fine-tuned model
+
+    def __new__(cls, config: Any = None, output_heads: Iterable[str] = (), *_: Any, **__: Any) -> Self:
+        """Checks the names of the heads, because constructors only look for those that they know."""
+        if isinstance(output_heads, str) or not isinstance(output_heads, Iterable):
+            raise TypeError(f"output_heads is {output_heads!r}, expected names, such as {tuple(cls.head_shapes)}")
+        for name in output_heads:
+            if name not in cls.head_shapes:
+                heads = ", ".join(map(repr, cls.head_shapes)) or "no heads"
+                raise ValueError(f"{name!r} is no output head of a {cls.__name__}, which can have {heads}")
+        return super().__new__(cls)
 
     # ------------------------------------------------------------------ what an architecture defines
 
@@ -242,7 +252,11 @@ class Model(WithLoss, Saved):
         """The same inputs with the tokens at these rows hidden, so that they can be predicted from all others."""
         ids = inputs.ids.copy()
         ids.reshape(ids.size)[hidden_rows] = mask_id
-        return inputs._replace(ids=ids)
+        return self.asking(inputs._replace(ids=ids), hidden_rows)
+
+    def asking(self, inputs: Inputs, hidden_rows) -> Inputs:
+        """The inputs for predicting the tokens at these rows, which are masked in the ids."""
+        return inputs
 
     # ------------------------------------------------------------------ every output
 

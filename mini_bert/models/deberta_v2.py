@@ -70,6 +70,7 @@ class DebertaV2Config(PairConfig, DisentangledConfig):
     model_type: ClassVar[str] = "deberta-v2"
     name: ClassVar[str] = "DeBERTa v2"
     only: ClassVar[Mapping[str, Any]] = {**DisentangledConfig.only, "talking_head": False}
+    shares_tables: ClassVar[bool] = False  # the discriminator has a difference of its own
 
     vocab_size: int = 128100
     hidden_size: int = 1536

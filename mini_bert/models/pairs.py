@@ -29,6 +29,8 @@ class PairConfig:
     "num_attention_heads": …, "intermediate_size": …}; None: a single model.
     """
 
+    shares_tables: ClassVar[bool] = True  # both models change the tables of tokens and positions
+
     generator: Mapping[str, Any] | None
     to_dict: Callable[..., dict[str, Any]]
     with_generator: Callable[..., Any]  # the config of a pair, with a generator of the usual sizes

@@ -233,7 +233,7 @@ class XLNet(Recurrent):
             return None
         return check_token_types(token_types, ids, ANY_LENGTH)
 
-    def hide(self, inputs, hidden_rows, mask_id):
+    def asking(self, inputs, hidden_rows):
         """The hidden words come last in the order, all at the same place, so each is predicted from context only."""
         order = np.zeros(inputs.ids.shape, int)
         order.reshape(order.size)[hidden_rows] = 1

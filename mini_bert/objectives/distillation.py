@@ -92,7 +92,8 @@ class Distillation(MaskedWords):
         cls, tokenizer: Tokenizer, teacher: str = "", temperature: float = TEMPERATURE, **options: Any
     ) -> Self:
         """teacher: a model folder"""
-        return cls(masking_for(tokenizer, **options), load_teacher(teacher), temperature, folder_name(teacher))
+        model = load_teacher(teacher)  # first: its error explains why its tokenizer has no mask token
+        return cls(masking_for(tokenizer, **options), model, temperature, folder_name(teacher))
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -152,7 +153,7 @@ class Distillation(MaskedWords):
         inputs = model.check_inputs(*given)
         rows, targets = check_rows(batch.rows, batch.targets, inputs.ids.shape)
         still, teacher = Run(pool=run.pool), self.teacher  # without dropout
-        wanted, _ = teacher.encode_inputs(teacher.check_inputs(*given), still, rows)  # (N,H) of the teacher
+        wanted, _ = teacher.encode_inputs(teacher.asking(teacher.check_inputs(*given), rows), still, rows)  # (N,H)
         answers, _ = teacher.score(MASKED_WORDS, wanted, still)  # (N,V)
         guesses = answers.argmax(-1)
 

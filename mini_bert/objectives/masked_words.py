@@ -14,7 +14,7 @@ import numpy as np
 
 from mini_bert.common.inputs import check_ids, check_rows
 from mini_bert.layers.base import Run
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, Model
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, QUERY, Model
 from mini_bert.models.loss import LossCache, Term
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Objective, Rows, Size
@@ -56,6 +56,7 @@ class MaskedWords(Objective):
     options: ClassVar[tuple[str, ...]] = ("mask_prob", "whole_word", "span", "ngram")
     share: ClassVar[float] = MASK_PROB  # of the words that are predicted, by default
     visible: ClassVar[float] = 1 - TO_RANDOM
+    masks: ClassVar[bool] = True  # the words to predict are masked in the text
 
     def __init__(self, masking: Masking | None = None):
         self.masking = masking
@@ -72,6 +73,20 @@ class MaskedWords(Objective):
     def predicted(self) -> float:
         """The share of the tokens that are predicted."""
         return self.masking.mask_prob if self.masking else self.share
+
+    @classmethod
+    def missing(cls, model: Model) -> list[str]:
+        """XLNet's word head reads the query stream, which sees no [MASK] but has to be told which words to predict."""
+        asks = cls.masks and QUERY in model.streams
+        return [*super().missing(model), *(["word head that reads masked texts"] if asks else [])]
+
+    def check(self, model: Model) -> None:
+        super().check(model)
+        if self.masks and QUERY in model.streams:
+            raise ValueError(
+                f"this {type(model).__name__} predicts words with its query stream, which reads no [MASK]: train it "
+                "with the objective permutation"
+            )
 
     # ------------------------------------------------------------------ batches
 

@@ -61,6 +61,7 @@ class Permutation(MaskedWords):
     targets = "predicted tokens"
     visible = 0.0  # no word sees itself
     share = PREDICTED
+    masks = False
 
     @classmethod
     def for_tokenizer(cls, tokenizer: Tokenizer, mask_prob: float = PREDICTED, **options: Any) -> Self:

@@ -21,15 +21,16 @@ from mini_bert.inference.loading import (
     heads_in,
     pair_config_in,
 )
-from mini_bert.models.base import REPLACED, Model
+from mini_bert.models.base import MASKED_WORDS, REPLACED, Model
 from mini_bert.models.pairs import PairConfig
 from mini_bert.models.registry import load_config, model_class
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Objective
 from mini_bert.objectives.distillation import Distillation
 from mini_bert.objectives.masked_words import MaskedWords, MaskedWordsAndSentences
+from mini_bert.objectives.next_word import NextWord, NextWordWithMemory
 from mini_bert.objectives.registry import OBJECTIVES, objective_class
-from mini_bert.objectives.replaced_tokens import FOR_NEW, ReplacedTokens
+from mini_bert.objectives.replaced_tokens import FOR_NEW, WEIGHT, ReplacedTokens
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import has_tokenizer, load_tokenizer
 from mini_bert.training.muon import block_matrices
@@ -123,7 +124,9 @@ def parts_counted(model: Model) -> str:
 
 
 def build(config: Any, objective: type[Objective], seed: int | None) -> Model:
-    return model_class(config.to_dict())(config, objective.heads, seed)
+    """A model with the heads of the objective, as far as its architecture has them (`check_fit` names the others)."""
+    kind = model_class(config.to_dict())
+    return kind(config, [name for name in objective.heads if name in kind.head_shapes], seed)
 
 
 def set_up(wanted: Wanted) -> Setup:
@@ -149,6 +152,16 @@ def set_up(wanted: Wanted) -> Setup:
         config = config.with_padding(tokenizer.pad_id)
     _check_types(wanted.source, config, objective, tokenizer)
     check_fit(config, objective)
+    if objective is ReplacedTokens and wanted.init is not None and wanted.replaced_weight is None:
+        notes.append(
+            f"the discriminator's loss counts {WEIGHT:g} times, as in published models; with --replaced-weight "
+            f"{FOR_NEW:g} an ELECTRA that `train` started continues as before"
+        )
+    if objective is NextWord and model_class(config.to_dict()).objective == NextWordWithMemory.name:
+        notes.append(
+            "the model learns without its memory, so `eval` and `generate`, which use it, will do worse than this run; "
+            f"--objective {NextWordWithMemory.name} trains it"
+        )
     init = None if wanted.init is None else folder_to_store(wanted.init)
     length, more = length_for(wanted, config)
     notes += more
@@ -245,13 +258,17 @@ def objective_for(wanted: Wanted, config: Any) -> type[Objective]:
 
 
 def default_objective(config: Any, init: str | None = None) -> type[Objective]:
-    """That of the architecture; for a pair, or a folder with a head for replaced words, finding replaced words.
+    """That of the architecture. Where this may be a discriminator or a generator, the heads in the folder decide.
 
-    So a DeBERTa v3 continues as it was trained; its architecture is that of v2, which predicts masked words.
+    So a DeBERTa v3 continues as it was trained, though its architecture is that of v2, which predicts masked words; and
+    a generator of ELECTRA continues with masked words.
     """
-    trained = [] if init is None or not isinstance(config, PairConfig) else heads_in(locate(init))
-    if REPLACED in trained or (isinstance(config, PairConfig) and config.generator is not None):
-        return ReplacedTokens
+    if isinstance(config, PairConfig):
+        trained = [] if init is None else heads_in(locate(init))
+        if REPLACED in trained or (not trained and config.generator is not None):
+            return ReplacedTokens
+        if MASKED_WORDS in trained:
+            return MaskedWords
     return objective_class(model_class(config.to_dict()).objective)
 
 
@@ -270,7 +287,7 @@ def options_for(wanted: Wanted, objective: type[Objective], config: Any) -> dict
         options["temperature"] = wanted.temperature
     if wanted.replaced_weight is not None:
         options["replaced_weight"] = wanted.replaced_weight
-    elif objective is ReplacedTokens and wanted.init is None:
+    elif objective is ReplacedTokens and wanted.init is None and getattr(config, "shares_tables", False):
         options["replaced_weight"] = FOR_NEW
     for name in options:
         if name not in objective.options:

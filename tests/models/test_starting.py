@@ -94,3 +94,15 @@ def test_only_a_new_run_starts_this_way(tmp_path):
     assert np.abs(first_block(tmp_path / "a") - noise).max() > 1  # neighbours were added
     train("--init", tmp_path / "a", "--out", tmp_path / "b", *options)
     np.testing.assert_allclose(first_block(tmp_path / "b"), first_block(tmp_path / "a"), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_unknown_heads_are_refused(name):
+    """A constructor only looks for the heads that it knows, so a misspelt one would be missing without a word."""
+    config = preset(name)
+    kind = model_class(config.to_dict())
+    with pytest.raises(ValueError, match=f"'masked_word' is no output head of a {kind.__name__}, which can have "):
+        kind(config, ("masked_word",), None)
+    for wrong in ("masked_words", 7):
+        with pytest.raises(TypeError, match=f"output_heads is {wrong!r}, expected names, such as"):
+            kind(config, wrong, None)

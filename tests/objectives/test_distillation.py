@@ -13,6 +13,7 @@ from mini_bert.models.base import MASKED_WORDS
 from mini_bert.models.bert import Bert
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.mini import MiniBERT
+from mini_bert.models.xlnet import XLNet, XLNetConfig
 from mini_bert.objectives.distillation import (
     HIDDEN_STATES,
     SOFT_TARGETS,
@@ -162,3 +163,15 @@ def test_another_teacher_is_another_run():
     """Its weights are part of what a run is resumed with."""
     one, same, other = (Distillation(None, teacher(seed)).arguments for seed in (1, 1, 2))
     assert one == same != other
+
+
+def test_an_xlnet_teaches_what_its_query_stream_predicts():
+    """The stream that it was trained on. A student of an XLNet sees the answers that fill-mask would give."""
+    xlnet = XLNet(XLNetConfig(V, 12, 2, 3, 16, mem_len=0, seq_len=20, initializer_range=0.5), dtype=np.float64)
+    cache = Distillation(None, xlnet)._compare(student(), BATCH, Run(), len(ROWS))
+    inputs = xlnet.hide(xlnet.check_inputs(BATCH.input_ids, BATCH.attention_mask), ROWS, 0)
+    hidden, _ = xlnet.encode_inputs(inputs, Run(), ROWS)
+    answers, _ = xlnet.score(MASKED_WORDS, hidden, Run())
+    np.testing.assert_array_equal(cache.guesses, answers.argmax(-1))
+    content, _ = xlnet.encode_inputs(xlnet.check_inputs(BATCH.input_ids, BATCH.attention_mask), Run(), ROWS)
+    assert np.abs(hidden - content).max() > 0.1

@@ -15,15 +15,21 @@ from mini_bert.cli.main import main
 from mini_bert.files.model_folder import read_tensors
 from mini_bert.inference.loading import load_model
 from mini_bert.models.albert import AlbertConfig
+from mini_bert.models.base import REPLACED
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.deberta_v2 import DebertaV2, DebertaV2Config
 from mini_bert.models.distilbert import DistilBert, DistilBertConfig
 from mini_bert.models.electra import Electra, ElectraConfig
-from mini_bert.models.gpt2 import GPT2Config
+from mini_bert.models.gpt2 import GPT2, GPT2Config
 from mini_bert.models.registry import PRESETS
 from mini_bert.models.transformer_xl import TransformerXLConfig
-from mini_bert.models.xlnet import XLNetConfig
+from mini_bert.models.xlnet import XLNet, XLNetConfig
+from mini_bert.objectives.masked_words import MaskedWords
 from mini_bert.objectives.registry import OBJECTIVES
+from mini_bert.objectives.replaced_tokens import ReplacedTokens
+from mini_bert.text.bpe import BpeTokenizer
+from mini_bert.text.bpe_conventions import GPT2 as GPT2_RULES
+from mini_bert.text.byte_level import BYTE_CHARACTERS
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import figures
 from mini_bert.training.defaults import default_learning_rate
@@ -437,6 +443,43 @@ def test_what_does_not_fit_says_what_does(place):
     assert not Path("run").exists()
 
 
+def test_an_xlnet_is_not_trained_on_masked_texts(place):
+    """Its query stream predicts words, and sees no [MASK]; what it learnt from one, nothing else here would ask for."""
+    for words in ({"objective": "masked_words"}, {"teacher": "teacher"}):
+        said = fails(model="xlnet", **words)
+        assert "it has no word head that reads masked texts" in said
+        assert said.endswith("with these, --objective can be permutation")
+    model = XLNet(XLNetConfig(V, 12, 2, 3, 16, mem_len=0, seq_len=20))
+    with pytest.raises(ValueError, match=r"which reads no \[MASK\]: train it with the objective permutation"):
+        MaskedWords().check(model)
+
+
+@pytest.mark.parametrize("kind", [Electra, DebertaV2])
+def test_each_model_of_a_pair_continues_with_what_it_was_trained_on(place, kind):
+    kind(RUNS["electra" if kind is Electra else "deberta v3"][0], (REPLACED,)).save_pretrained("pair")
+    tokenizer = WordPieceTokenizer(WORDS)
+    for folder, objective in (("pair", ReplacedTokens), ("pair/generator", MaskedWords)):
+        tokenizer.save(folder)
+        setup = set_up(Wanted(init=folder))
+        assert setup.objective is objective, folder
+        told = [note for note in setup.notes if "counts 50 times" in note]
+        assert len(told) == (objective is ReplacedTokens) and setup.options == {}
+
+
+def test_a_transformer_xl_without_its_memory_is_told(place):
+    notes = set_up(Wanted("transformer-xl", objective="next_word")).notes
+    assert any("--objective next_word_with_memory trains it" in note for note in notes)
+    assert not any("memory" in note for note in set_up(Wanted("transformer-xl")).notes)
+
+
+def test_a_teacher_without_masked_words_is_named_before_its_tokenizer(place):
+    folder = Path("writer")
+    GPT2(GPT2Config(len(BYTE_CHARACTERS) + 1, 11, 6, 1, 2)).save_pretrained(folder)
+    BpeTokenizer([*BYTE_CHARACTERS, "<|endoftext|>"], [], GPT2_RULES).save(folder)
+    with pytest.raises(ValueError, match="writer cannot be a teacher: its GPT2 does not predict masked words"):
+        set_up(Wanted("distilbert", teacher="writer")).make_objective()
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_has_an_objective_that_fits(preset):
     setup = set_up(Wanted(preset))
@@ -444,8 +487,7 @@ def test_every_preset_has_an_objective_that_fits(preset):
     assert not setup.objective.missing(model)
     sizes = setup.sizes(model)
     assert sizes.parameters == model.get_parameter_count() and 0 < sizes.predicted <= 1
-    pair = {"replaced_weight": 0.02}
-    own = {"albert": {"ngram": True}, "electra": pair, "deberta-v3": pair}
+    own = {"albert": {"ngram": True}, "electra": {"replaced_weight": 0.02}}
     assert setup.options == own.get(preset, {})
     assert preset == "larger" or setup.config.dropout == 0
 
