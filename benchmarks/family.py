@@ -16,12 +16,16 @@ by what a model was trained to predict, which a number says (SCORES).
 DistilBERT learns from the bundled Mini-BERT, which took two hours. Its teacher has the same depth, three blocks, and it
 starts from random weights: so this measures what a teacher's answers are worth, and not, as in the paper, what is left
 of a model with half of its layers.
+
+Rates and warm-up are the defaults of `train`, the same for all, which were chosen with Mini-BERT. The models that have
+a table of positions and BERT's blocks start with heads that attend to neighbours (docs/decisions/0003).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -46,6 +50,11 @@ QUESTIONS = {  # by objective: what the held-out loss measures
     "next_word_with_memory": "the next word, with the segment before as a memory",
     "permutation": "words in a random order, about a sixth",
 }
+EXAMPLES = {
+    "pos": 25_147,
+    "sst2": 872,
+    "pairs": 6_800,
+}  # that a percentage is measured on, from which its error follows
 SCORES = {  # by output head: the score of a sentence in a minimal pair
     "masked_words": "the log-probability of each word if it is hidden, summed",
     "next_word": "the log-probability of each word after those before it, summed: that of the sentence",
@@ -137,22 +146,38 @@ def table(found: dict[str, dict[str, Any]]) -> str:
     """What was measured, with a mark for each question and each way to score, which are explained below it."""
     lines = ["| | parameters | objective | steps | " + " | ".join(TITLES.values()) + " |", "|---" * 8 + "|"]
     questions, scores = Marks("abcdefgh"), Marks("12345678")
+    taught, paired = [], []
     for name, one in found.items():
         setup = set_up(Wanted(name, tokenizer="8k", length=64, teacher=TEACHERS.get(name)))
-        count = setup.build(seed=None).get_parameter_count()
+        model = setup.build(seed=None)
+        taught += [name] * (name in TEACHERS)
+        paired += [name] * bool(model.inner_models())
         cells = [f"{one[way]['score']:.{3 if way == 'held_out' else 1}f}" if way in one else "–" for way in MEASURES]
         cells[0] += f" ({questions.of(QUESTIONS[setup.objective.name])})"
         if "pairs" in one:
             cells[-1] += f" ({scores.of(SCORES[one['pairs']['scored_by']])})"
         lines.append(
-            f"| {name} | {count:,} | {setup.objective.name.replace('_', ' ')} | {one['held_out']['steps']:,} | "
-            f"{' | '.join(cells)} |"
+            f"| {name} | {model.get_parameter_count():,} | {setup.objective.name.replace('_', ' ')} | "
+            f"{one['held_out']['steps']:,} | {' | '.join(cells)} |"
         )
+    measured = {way: [error(way, one[way]) for one in found.values() if way in one] for way in MEASURES[1:]}
+    errors = ", ".join(f"{TITLES[way].split(',')[0]} {max(some):.1f}" for way, some in measured.items() if some)
     notes = [
         f"Held-out losses with the same letter are answers to the same question: {questions}.",
         f"Sentences of minimal pairs are scored by what a model predicts: {scores}.",
+        f"One seed. Standard errors from the number of examples alone, in points: {errors}.",
+        *(
+            f"{name} also has the answers of a teacher, {TEACHERS[name]}, whose training is not counted."
+            for name in taught
+        ),
+        *(f"The parameters of {name} include its generator." for name in paired),
     ]
     return "\n".join([*lines, "", *notes])
+
+
+def error(way: str, measured: dict[str, Any]) -> float:
+    """The standard error of a percentage, as if the examples were independent."""
+    return math.sqrt(measured["score"] * (100 - measured["score"]) / EXAMPLES.get(way, measured.get("pairs")))
 
 
 class Marks:
@@ -177,15 +202,16 @@ def figure(found: dict[str, dict[str, Any]], path: Path) -> None:
         hollow = [one.get("scored_by") == "replaced" for one in measured.values()]  # not a likelihood (SCORES)
         for (index, one), style in zip(measured.items(), hollow, strict=True):
             score = one["score"]
+            panel.errorbar([score], [index], xerr=error(way, one), color=colour(0), linewidth=1)
             panel.plot([score], [index], "o", color=colour(0), fillstyle="none" if style else "full")
-            panel.annotate(f"{score:.1f}", (score, index), (7, 0), textcoords="offset points", va="center")
+            panel.annotate(f"{score:.1f}", (score, index), (0, 5), textcoords="offset points", ha="center", size=8)
         dress(panel, TITLES[way] + (" (hollow: by “not replaced”)" if any(hollow) else ""), "")
         panel.set_yticks(range(len(names)), names)
         panel.set_ylim(-0.6, len(names) - 0.4)
         if measured:
             low, high = (limit(one["score"] for one in measured.values()) for limit in (min, max))
-            margin = 0.15 * (high - low) + 0.1
-            panel.set_xlim(low - margin, high + 2 * margin)
+            margin = max(error(way, one) for one in measured.values()) + 0.1
+            panel.set_xlim(low - margin, high + margin)
     save(drawn, path)
 
 

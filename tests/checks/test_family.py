@@ -205,7 +205,7 @@ def test_the_table_of_the_benchmark_marks_what_can_be_compared(benchmark):
     yet is a dash."""
 
     def measured(loss, by):
-        return {"held_out": {"score": loss, "steps": 7}, "pairs": {"score": 51.23, "scored_by": by}}
+        return {"held_out": {"score": loss, "steps": 7}, "pairs": {"score": 51.23, "scored_by": by, "pairs": 400}}
 
     found = {
         "mini": {"held_out": {"score": 3.8366, "steps": 14502}, "pos": {"score": 88.67}},
@@ -227,7 +227,7 @@ def test_the_figure_of_the_benchmark_leaves_out_what_is_not_measured_yet(benchma
     pytest.importorskip("matplotlib")
     found = {
         "mini": {"held_out": {"score": 3.8, "steps": 7}, "pos": {"score": 88.7}},
-        "electra": {"held_out": {"score": 4.2, "steps": 7}, "pos": {"score": 81.2}, "pairs": {"score": 51.2}},
+        "electra": {"held_out": {"score": 4.2, "steps": 7}, "pos": {"score": 81.2}, "pairs": {"score": 51.2, "pairs": 400}},
     }
     benchmark.figure(found, tmp_path / "family.svg")
     assert (tmp_path / "family.svg").stat().st_size > 1000
