@@ -36,6 +36,9 @@ VARIANTS = HERE / "variants.py"  # the commands of `mini-bert`, with more models
 MINUTES = 5.0
 # Options that change the time of a step.
 COSTLY = ("--model", "--batch-size", "--micro-batch", "--length", "--mask-prob", "--optimizer", "--objective")
+AS_COSTLY = {  # the same operations, on other weights or ids
+    "post-norm-noise": "post-norm", "pre-norm-noise": "pre-norm", "zero": "no-bias", "hidden_words": "masked_words",
+}  # fmt: skip
 Words = tuple[str, ...]
 
 
@@ -56,8 +59,9 @@ class Question(NamedTuple):
 
 def kind(words: Sequence[str]) -> str:
     """The options that change the time of a step; later ones replace earlier ones. "" is Adam, 32 × 64."""
-    given = {name: value for name, value in pairwise(words) if name in COSTLY}
-    defaults = {"--batch-size": "32", "--optimizer": "adam", "--model": "mini", "--mask-prob": "0.15", "--length": "64"}
+    given = {name: AS_COSTLY.get(value, value) for name, value in pairwise(words) if name in COSTLY}
+    defaults = {"--batch-size": "32", "--optimizer": "adam", "--model": "mini", "--mask-prob": "0.15", "--length": "64",
+                "--objective": "masked_words"}  # fmt: skip
     return " ".join(f"{name} {value}" for name, value in sorted(given.items()) if defaults.get(name) != value)
 
 
