@@ -25,7 +25,8 @@ from mini_bert.layers.two_stream_attention import RelativeSegments, TwoStreamAtt
 from mini_bert.layers.two_stream_block import TwoStreamBlock
 from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Model
 from mini_bert.models.loss import Term
-from mini_bert.models.transformer_xl import TransformerXL, TransformerXLConfig
+from mini_bert.models.transformer_xl import TransformerXL
+from mini_bert.models.transformer_xl_config import TransformerXLConfig
 from mini_bert.models.xlnet import XLNet, XLNetConfig
 
 B, T, A, D, I, V = 2, 5, 3, 7, 13, 17
