@@ -120,7 +120,7 @@ def xlnet(config: Any) -> Iterator[str]:
 
 def gpt2(config: Any) -> Iterator[str]:
     T, L, H = config.max_length, config.depth, config.width
-    yield f"Every token predicts the next: {T - 1:,} training signals in {T:,} tokens; masking trains on"
+    yield f"Every token predicts the next: {T:,} training signals in {T:,} tokens; masking trains on"
     yield f"{MASKED * T:,.0f} of them."
     yield f"Generating with stored keys and values takes {2 * L * H:,} numbers per token,"
     yield f"{8 * L * H * T / 1e6:,.1f} MB for a full context, and each new token costs one row instead of all."

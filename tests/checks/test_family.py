@@ -15,12 +15,15 @@ from mini_bert.cli.main import main
 from mini_bert.evaluation.likelihood import WAYS
 from mini_bert.files.model_folder import locate
 from mini_bert.models.albert import Albert, AlbertConfig
+from mini_bert.models.base import NEXT_WORD
 from mini_bert.models.electra import Electra
 from mini_bert.models.family import MEMBERS
 from mini_bert.models.gpt2 import GPT2Config
 from mini_bert.models.registry import MODELS, PRESETS, load_config, model_class, preset
+from mini_bert.objectives.base import Rows
 from mini_bert.objectives.distillation import Distillation
 from mini_bert.objectives.masked_words import MaskedWords
+from mini_bert.objectives.next_word import NextWord
 from mini_bert.objectives.registry import OBJECTIVES
 from mini_bert.training.setup import Wanted, default_objective, objective_for, options_for
 
@@ -126,6 +129,16 @@ def test_published_models_are_counted_with_the_heads_of_their_objective():
     assert parameters(PUBLISHED["bert-base"], objective=member_called("bert").objective) == 110_106_428
     assert "bert-base 110,106,428" in " ".join(portrait("bert").split())
     assert "bert-base 110,106,428" in " ".join(portrait("mini").split())
+
+
+@pytest.mark.parametrize("config", [preset("gpt2"), *published_configs("gpt2").values()], ids=lambda it: it.n_layer)
+def test_the_training_signals_of_gpt2_are_the_targets_of_its_objective(config):
+    """The last token predicts the first one after the sequence, so there are as many targets as tokens."""
+    T, objective = config.max_length, NextWord()
+    batch = objective.batch(Rows(np.ones((1, T + 1), int)), np.zeros(1, np.uint64))
+    size = objective.size(batch)
+    assert size.tokens == T
+    assert f"{size.targets[NEXT_WORD]:,} training signals in {T:,} tokens" in story("gpt2", config)
 
 
 def test_an_unknown_architecture_is_named():
