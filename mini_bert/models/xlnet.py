@@ -7,7 +7,7 @@
 
 What differs from BERT, and why:
 
-- **No [MASK].** BERT hides words behind a token that no real text contains, and predicts all hidden words at once, as
+- **No [MASK].** BERT hides words behind a token that no real text contains, and predicts all masked words at once, as
   if they were independent. XLNet draws a random order: a word is predicted from all words before it in the order, on
   both sides in the text. `Inputs.order` (B,T) is the place of each token in the order, 0 for context; a token is seen
   by itself and by those with a higher place, and the last few places are predicted.
@@ -234,7 +234,7 @@ class XLNet(Recurrent):
         return check_token_types(token_types, ids, ANY_LENGTH)
 
     def asking(self, inputs, hidden_rows):
-        """The hidden words come last in the order, all at the same place, so each is predicted from context only."""
+        """The masked words come last in the order, all at the same place, so each is predicted from context only."""
         order = np.zeros(inputs.ids.shape, int)
         order.reshape(order.size)[hidden_rows] = 1
         return inputs._replace(order=order)
