@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.files.model_folder import locate
 from mini_bert.inference.loading import model_of, with_generator
-from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, Model
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, Model
 from mini_bert.models.pairs import GENERATOR, Pair
 from mini_bert.objectives.base import Objective
 from mini_bert.objectives.distillation import Distillation, first_weights, folder_name
@@ -29,15 +28,12 @@ def start_from_folder(model: Model, folder: str) -> Started:
 
     Output heads that the folder lacks keep their random weights; those that the model lacks are left out.
     """
-    source, new = _source(model, locate(folder))
-    theirs, ours = source.named_params(), model.named_params()
-    new += _parts(set(ours) - set(theirs))
-    unused = _parts(set(theirs) - set(ours))
-    for part in (*new, *unused):
-        if part not in {*model.head_shapes, *source.head_shapes, GENERATOR}:
-            raise ValueError(f"{folder} does not fit the model in its config.json: they differ in {part}")
-    for name in set(ours) & set(theirs):
-        ours[name].data[...] = theirs[name].data
+    source: Any = model_of(locate(folder))
+    is_pair = isinstance(model, Pair) and model.generator is not None
+    if is_pair:
+        source = with_generator(source, folder)
+    starts = _start_discriminator if is_pair and source.generator is None else _copy_weights
+    new, unused = starts(model, source)
     note = f"the weights start from {folder_name(folder)}"
     if new:
         note += f"; new, with random weights: {', '.join(new)}"
@@ -46,29 +42,37 @@ def start_from_folder(model: Model, folder: str) -> Started:
     return Started(note, new)
 
 
-def _source(model: Any, folder: Path) -> tuple[Any, list[str]]:
-    """The model in a folder, and which parts of it are not from there.
+def _start_discriminator(model: Any, source: Model) -> tuple[list[str], list[str]]:
+    """The weights of a single model for the discriminator of a pair, whose generator is new."""
+    discriminator = model.alone()
+    new, unused = _copy_weights(discriminator, source)
+    _copy_weights(model, discriminator.with_new_generator(model.generator))
+    return [GENERATOR, *new], unused
 
-    A discriminator gets its generator from a folder inside, or a new one: pretraining needs both.
-    """
-    source: Any = model_of(folder)
-    if not isinstance(model, Pair) or model.generator is None:
-        return source, []
-    if REPLACED not in source.output_heads or source.generator is not None:
-        return source, []
-    pair: Any = with_generator(source, folder)
-    return (pair, []) if pair is not source else (source.with_new_generator(model.generator), [GENERATOR])
+
+def _copy_weights(model: Model, source: Model) -> tuple[list[str], list[str]]:
+    """Copy the weights that both have. Returns the heads that only the model has, and those of the source alone."""
+    ours, theirs = model.named_params(), source.named_params()
+    new, unused = _parts(model, set(ours) - set(theirs)), _parts(source, set(theirs) - set(ours))
+    for part in (*new, *unused):
+        if part not in {*model.head_shapes, GENERATOR}:
+            raise ValueError(f"the weights do not fit the model: they differ in {part}")
+    for name in set(ours) & set(theirs):
+        ours[name].data[...] = theirs[name].data
+    return new, unused
 
 
 def start_from_teacher(model: Model, objective: Objective) -> Started:
     """Copy layers of the teacher into a student."""
     if not isinstance(objective, Distillation):
         raise ValueError("--init-from-teacher starts with the layers of a teacher: it needs --teacher")
-    new = _parts(first_weights(model, objective.teacher))
+    new = _parts(model, first_weights(model, objective.teacher))
     note = f"the weights start from layers of the teacher, {objective.source}"
     return Started(note + (f"; new, with random weights: {', '.join(new)}" if new else ""), new)
 
 
-def _parts(names: Iterable[str]) -> list[str]:
-    """The parts of a model that these weights belong to."""
-    return sorted({name.partition(".")[0] for name in names})
+def _parts(model: Model, names: Iterable[str]) -> list[str]:
+    """The parts of a model that these weights belong to; heads by what they predict."""
+    heads = {id(model.output_head(head)): head for head in model.output_heads}
+    parts = {name.partition(".")[0] for name in names}
+    return sorted({heads.get(id(getattr(model, part)), part) for part in parts})

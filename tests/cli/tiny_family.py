@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from mini_bert.finetuning import model as finetuned
+from mini_bert.finetuning.tasks.classify import Classify
 from mini_bert.models.base import Model
 from mini_bert.models.registry import PRESETS, model_class, preset
 from mini_bert.text.base import Tokenizer
@@ -106,4 +108,11 @@ def saved(folder: Path, name: str) -> Path:
     for part in (folder, folder / "generator"):
         if part.is_dir():
             tokenizer_for(name).save(part)
+    return folder
+
+
+def tuned(folder: Path, name: str) -> Path:
+    """The folder of a model that classifies texts"""
+    task = Classify(["neg", "pos"])
+    finetuned.save(folder, finetuned.with_task(tiny_model(name), task), task, tokenizer_for(name), LENGTH)
     return folder

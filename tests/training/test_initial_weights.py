@@ -1,0 +1,63 @@
+"""`train --init` with the folders of all architectures, as published, fine-tuned, or trained for something else."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
+import tiny_family as tiny
+
+from mini_bert.inference.loading import model_of
+from mini_bert.models.base import MASKED_WORDS, REPLACED
+from mini_bert.models.pairs import GENERATOR
+from mini_bert.training.initial_weights import start_from_folder
+from mini_bert.training.setup import Wanted, set_up
+
+IDS = np.array([[2, 7, 8, 9, 3]])
+
+
+def started(folder, **options):
+    """The model that a run would begin with, and what it says about its weights"""
+    model = set_up(Wanted(init=str(folder), **options)).build(seed=3)
+    return model, start_from_folder(model, str(folder))
+
+
+@pytest.mark.parametrize("name", tiny.FAMILY)
+def test_a_fine_tuned_model_of_every_architecture_continues(name, tmp_path):
+    """Its encoder computes the same; the heads that pretraining needs are new. GPT-2's has no weights of its own."""
+    source = model_of(tiny.tuned(tmp_path, name))
+    model, start = started(tmp_path)
+    generator = [GENERATOR] if getattr(model, "generator", None) is not None else []
+    assert start.new == ([] if name == "gpt2" else [*generator, *sorted(model.output_heads)]) and model.output_heads
+    assert start.word_head_is_new == (name != "gpt2")
+    assert name == "gpt2" or start.note.endswith(f"; new, with random weights: {', '.join(start.new)}")
+    np.testing.assert_allclose(model.encode(IDS)[0], source.encode(IDS)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", tiny.FAMILY)
+def test_a_model_of_every_architecture_continues_with_its_heads(name, tmp_path):
+    source = model_of(tiny.saved(tmp_path, name))
+    model, start = started(tmp_path)
+    assert start.new == [] and "new" not in start.note
+    np.testing.assert_allclose(model.encode(IDS)[0], source.encode(IDS)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["deberta-v2", "deberta-v3"])
+@pytest.mark.parametrize("fine_tuned", [False, True])
+def test_a_deberta_without_a_discriminator_becomes_one(name, fine_tuned, tmp_path):
+    """Its encoder is that of the discriminator, and the generator starts from its token table."""
+    if fine_tuned:
+        tiny.tuned(tmp_path, name)
+    else:
+        config = tiny.tiny_config(name).alone()
+        type(tiny.tiny_model(name))(config, (MASKED_WORDS,), seed=1).save_pretrained(tmp_path)
+        tiny.tokenizer_for(name).save(tmp_path)
+    source = model_of(tmp_path)
+    model, start = started(tmp_path, objective="replaced_tokens")
+    assert start.new == [GENERATOR, REPLACED]
+    assert ("left out: masked_words" in start.note) == (not fine_tuned)
+    np.testing.assert_allclose(model.encode(IDS)[0], source.encode(IDS)[0], atol=1e-6)
+    np.testing.assert_array_equal(model.generator.tokens.table.data, source.tokens.table.data)
+    assert not model.tokens.difference.data.any()
