@@ -30,6 +30,7 @@ from mini_bert.text.special_tokens import ADDED_ROLES
 from mini_bert.text.templates import LAYOUTS
 
 DEFAULT_MODEL = "mini-bert"
+UNUSED_IDS = 0.03  # the share of a model's ids that its tokenizer may leave unused without a warning
 logger = logging.getLogger(__name__)
 
 
@@ -143,7 +144,7 @@ def bundled_replacement(source: Any, config: Any, remedy: str) -> str:
 
 
 def check_tokenizer(tokenizer: Tokenizer, config: Any, source: Any) -> None:
-    """Raise an error if a tokenizer cannot belong to a model. source: where they come from"""
+    """Raise an error if a tokenizer cannot belong to a model, and warn if it hardly can. source: where both are"""
     if tokenizer.vocab_size > config.vocab_size:
         raise ValueError(
             f"{source}: its tokenizer has {tokenizer.vocab_size:,} tokens, but its model has only "
@@ -158,6 +159,13 @@ def check_tokenizer(tokenizer: Tokenizer, config: Any, source: Any) -> None:
             f"{with_article(config.name)} reads texts with {'them' if len(missing) > 1 else 'it'}, so they do not "
             "belong together; replace it with the tokenizer that the model was trained with"
         )
+    made, known = max(tokenizer.template(texts).type_count for texts in (1, 2)), getattr(config, "type_vocab_size", 0)
+    if 1 < known < made:  # with one type or none, a model ignores them
+        raise ValueError(
+            f"{source}: its tokenizer, {tokenizer!r}, makes {made} token types, but its model has only {known} "
+            "(type_vocab_size in its config.json), so they do not belong together; replace it with the tokenizer that "
+            "the model was trained with"
+        )
     expected = getattr(config, "padding_id", None)
     if expected is not None and "pad" in tokenizer.roles and tokenizer.pad_id != expected:
         raise ValueError(
@@ -165,3 +173,11 @@ def check_tokenizer(tokenizer: Tokenizer, config: Any, source: Any) -> None:
             f"{expected} in its config.json; the positions of this {config.name} depend on it. Use the tokenizer that "
             "the model was trained with, or correct pad_token_id"
         )
+    unused = config.vocab_size - tokenizer.vocab_size
+    padded = config.vocab_size % 64 == 0 and unused < 128  # many vocabularies are filled up to such a multiple
+    if unused > UNUSED_IDS * config.vocab_size and not padded:
+        logger.warning(
+            "%s: its tokenizer, %r, is much smaller than the vocabulary of its model, %s with %s ids. If it is that of "
+            "another model, all results are meaningless; replace it with the tokenizer that the model was trained with",
+            source, tokenizer, with_article(config.name), f"{config.vocab_size:,}",
+        )  # fmt: skip

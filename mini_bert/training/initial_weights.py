@@ -32,6 +32,8 @@ def start_from_folder(model: Model, folder: str) -> Started:
     is_pair = isinstance(model, Pair) and model.generator is not None
     if is_pair:
         source = with_generator(source, folder)
+    elif getattr(source, GENERATOR, None) is not None:  # a checkpoint of a pair, in one file
+        source = source.alone()
     starts = _start_discriminator if is_pair and source.generator is None else _copy_weights
     new, unused = starts(model, source)
     note = f"the weights start from {folder_name(folder)}"

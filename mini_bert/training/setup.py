@@ -150,7 +150,7 @@ def set_up(wanted: Wanted) -> Setup:
     notes += _new_generator(wanted, start, config)
     if "pad" in tokenizer.roles and wanted.init is None:
         config = config.with_padding(tokenizer.pad_id)
-    _check_types(wanted.source, config, objective, tokenizer)
+    _check_types(wanted, config, objective, tokenizer)
     check_fit(config, objective)
     if objective is ReplacedTokens and wanted.init is not None and wanted.replaced_weight is None:
         notes.append(
@@ -217,13 +217,23 @@ def folder_to_store(name: str) -> str:
     return name if name in BUNDLED_NAMES and not Path(name).exists() else str(locate(name).absolute())
 
 
-def _check_types(model: str, config: Any, objective: type[Objective], tokenizer: Tokenizer) -> None:
-    """Raise an error if pairs of texts have more token types than the model (0: it ignores them)."""
-    needed = tokenizer.template(2).type_count if objective.sequences.get("mode") == "pairs" else 1
-    if 0 < (found := getattr(config, "type_vocab_size", 0)) < needed:
+def _check_types(wanted: Wanted, config: Any, objective: type[Objective], tokenizer: Tokenizer) -> None:
+    """Raise an error if sequences have more token types than the model (0: it ignores them)."""
+    in_pairs = objective.sequences.get("mode") == "pairs"
+    needed = tokenizer.template(2 if in_pairs else 1).type_count
+    if not 0 < (found := getattr(config, "type_vocab_size", 0)) < needed:
+        return
+    said = f"type_vocab_size is {found} in {wanted.source}, but the"
+    if in_pairs:
+        remedy = "Choose" if wanted.init else f"Set it to {needed}, or choose"  # the number is that of trained vectors
         raise ValueError(
-            f"type_vocab_size is {found} in {model}, but the objective {objective.name} needs {needed}: in pairs of "
-            f"texts, token types go up to {needed - 1}. Set it to {needed}, or choose --objective masked_words"
+            f"{said} objective {objective.name} needs {needed}: in pairs of texts, token types go up to {needed - 1}. "
+            f"{remedy} --objective masked_words"
+        )
+    if found > 1:  # a model with one type ignores them
+        raise ValueError(
+            f"{said} tokenizer of the teacher {wanted.teacher}, {tokenizer!r}, makes {needed} token types, which a "
+            f"student reads, too. Set it to {needed} in a config.json for --model, or choose another --teacher"
         )
 
 

@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
+import tiny_family as tiny
+
 from mini_bert.files import model_folder as pretrained
-from mini_bert.inference.loading import load, load_model, load_tokenizer
+from mini_bert.inference.loading import check_tokenizer, load, load_model, load_tokenizer
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
 from mini_bert.models.gpt2 import GPT2
 from mini_bert.models.mini import MiniBERT
-from mini_bert.models.registry import config_from, model_class
+from mini_bert.models.registry import config_from, load_config, model_class
 from mini_bert.models.roberta import Roberta
 from mini_bert.text.bpe import BpeTokenizer
 from mini_bert.text.bpe_conventions import GPT2 as GPT2_RULES
@@ -160,6 +166,56 @@ def test_a_tokenizer_has_the_tokens_around_texts_that_the_model_expects(tmp_path
         told = rf"{tmp_path}: its tokenizer, BpeTokenizer\(257 tokens.*no cls token, but {name} .*replace it with"
         with pytest.raises(ValueError, match=told):
             use(folder)
+
+
+def test_a_tokenizer_makes_no_more_token_types_than_the_model_has(tmp_path):
+    """XLNet's has three. Every way to use an ALBERT with it names both sides, and a student of an XLNet needs three,
+    too; a model with one token type ignores them."""
+    tiny.saved(tmp_path / "albert", "albert")
+    tiny.saved(tmp_path / "xlnet", "xlnet")
+    tiny.tokenizer_for("xlnet").save(tmp_path / "albert")
+    told = r"albert: its tokenizer, UnigramTokenizer\(.*makes 3 token types, but its model has only 2 .*replace it with"
+    for use in (load, load_tokenizer, lambda it: set_up(Wanted(init=str(it)))):
+        with pytest.raises(ValueError, match=told):
+            use(tmp_path / "albert")
+    student = (
+        rf"type_vocab_size is 2 in albert, but the tokenizer of the teacher {tmp_path}/xlnet, .* 3 token types.*3 in"
+    )
+    with pytest.raises(ValueError, match=student):
+        set_up(Wanted("albert", teacher=str(tmp_path / "xlnet")))
+    path = tmp_path / "albert" / "config.json"
+    for types in (1, 3):
+        path.write_text(json.dumps(tiny.tiny_config("albert").to_dict() | {"type_vocab_size": types}))
+        assert set_up(Wanted(str(path), teacher=str(tmp_path / "xlnet"))).config.type_vocab_size == types
+        check_tokenizer(tiny.tokenizer_for("xlnet"), load_config(path), "")
+
+
+def test_of_trained_weights_no_more_token_types_are_asked_for(tmp_path):
+    config = config_from({"model_type": "bert", "vocab_size": 8192, "type_vocab_size": 1, **TINY_8K["bert"]})
+    folder = str(save(tmp_path, Bert(config), tokenizer=False))
+    with pytest.raises(
+        ValueError, match=r"type_vocab_size is 1 .* needs 2.* go up to 1\. Choose --objective masked_words"
+    ):
+        set_up(Wanted(init=folder, next_sentence=True))
+
+
+@pytest.mark.parametrize(
+    ("ids", "tokens", "warns"),
+    [
+        (96, 77, True), (32_000, 28_996, True), (32_000, 30_522, True), (257, 77, True),  # other models' tokenizers
+        (50_304, 50_257, False), (50_368, 50_280, False), (251_000, 250_102, False), (51_200, 50_257, False),
+        (128, 77, False), (77, 77, False), (8_192, 8_192, False),
+    ],
+)  # fmt: skip
+def test_a_tokenizer_that_is_much_too_small_is_told(ids, tokens, warns, caplog):
+    """It may be that of another model. Vocabularies that are filled up to a multiple of 64 or 128 are as published."""
+    config = replace(load_config("bert"), vocab_size=ids)
+    check_tokenizer(WordPieceTokenizer([*SPECIAL_TOKENS, *map(str, range(tokens - 5))]), config, "here")
+    assert bool(caplog.messages) == warns
+    if warns:
+        (said,) = caplog.messages
+        assert f"here: its tokenizer, WordPieceTokenizer({tokens:,} tokens" in said
+        assert f"its model, a BERT with {ids:,} ids." in said and "replace it with the tokenizer that" in said
 
 
 def test_errors_name_every_file_that_a_tokenizer_can_come_from(tmp_path):

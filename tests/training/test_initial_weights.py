@@ -9,6 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 import tiny_family as tiny
 
+from mini_bert.files.model_folder import write_folder
 from mini_bert.inference.loading import model_of
 from mini_bert.models.base import MASKED_WORDS, REPLACED
 from mini_bert.models.pairs import GENERATOR
@@ -42,6 +43,16 @@ def test_a_model_of_every_architecture_continues_with_its_heads(name, tmp_path):
     model, start = started(tmp_path)
     assert start.new == [] and "new" not in start.note
     np.testing.assert_allclose(model.encode(IDS)[0], source.encode(IDS)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["electra", "deberta-v3"])
+def test_of_a_checkpoint_of_a_pair_masked_words_continue_the_discriminator(name, tmp_path):
+    """The checkpoint is one file with both models."""
+    pair = tiny.tiny_model(name)
+    write_folder(tmp_path, pair.file_config(), pair.kept_tensors(), tiny.tokenizer_for(name))
+    model, start = started(tmp_path, objective="masked_words")
+    assert start.new == [MASKED_WORDS] and "left out: replaced" in start.note
+    np.testing.assert_allclose(model.encode(IDS)[0], pair.encode(IDS)[0], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["deberta-v2", "deberta-v3"])
