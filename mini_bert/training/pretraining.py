@@ -41,7 +41,7 @@ from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import CONFIG, RunFolder
 from mini_bert.training.run_lock import RunLock
 from mini_bert.training.settings import TrainingConfig
-from mini_bert.training.setup import Wanted, absolute, build, config_of, in_own_layout, refuse_weights, set_up
+from mini_bert.training.setup import Wanted, absolute, build, config_of, in_own_layout, set_up
 from mini_bert.training.switches import checkpointed_layers
 
 
@@ -73,8 +73,6 @@ def pretrain(
         given["minutes"] = MINUTES
     if out is not None:
         RunFolder.check_new(out)
-    if wanted.init is None:
-        refuse_weights(wanted.source)
     config = config_of(wanted)
     training, note = settings_for(config, continued=wanted.init is not None, **given)
     with explained_memory(wanted, config.sizes, training):

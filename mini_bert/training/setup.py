@@ -23,7 +23,7 @@ from mini_bert.inference.loading import (
 )
 from mini_bert.models.base import MASKED_WORDS, REPLACED, Model
 from mini_bert.models.pairs import PairConfig
-from mini_bert.models.registry import load_config, model_class
+from mini_bert.models.registry import PRESETS, load_config, model_class
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Objective
 from mini_bert.objectives.distillation import Distillation
@@ -174,7 +174,8 @@ def set_up(wanted: Wanted) -> Setup:
 def config_of(wanted: Wanted) -> Any:
     """The config of the model, from --init or --model."""
     if wanted.init is None:
-        return load_config(wanted.model or "mini")
+        refuse_weights(wanted.source)
+        return load_config(wanted.source)
     config = pair_config_in(locate(wanted.init))
     if wanted.model is not None and load_config(wanted.model) != config:
         raise ValueError(
@@ -239,6 +240,8 @@ def _check_types(wanted: Wanted, config: Any, objective: type[Objective], tokeni
 
 def refuse_weights(model: str) -> None:
     """--model starts from random weights, so a model that has trained ones is refused."""
+    if model in PRESETS:
+        return
     path = Path(model)
     folders = [path, path / MODEL] if path.is_dir() else [path.parent] if path.suffix in WEIGHT_FILES else []
     for folder in folders:
@@ -399,7 +402,7 @@ def absolute(name: str) -> str:
 def _vocabulary(model: str, config: Any) -> str:
     """For a new model: the tokenizer beside its config.json, or a bundled one of its kind, if possible of its size."""
     folder = Path(model) if Path(model).is_dir() else Path(model).parent
-    if Path(model).exists() and has_tokenizer(folder):
+    if model not in PRESETS and Path(model).exists() and has_tokenizer(folder):
         return str(folder.absolute())
     kind = model_class(config.to_dict())
     return bundled_tokenizer(kind, config.vocab_size) or kind.vocabulary

@@ -9,10 +9,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 import tiny_family as tiny
 
+from mini_bert.cli.main import main
 from mini_bert.files.model_folder import write_folder
 from mini_bert.inference.loading import model_of
 from mini_bert.models.base import MASKED_WORDS, REPLACED
 from mini_bert.models.pairs import GENERATOR
+from mini_bert.models.registry import preset
 from mini_bert.training.initial_weights import start_from_folder
 from mini_bert.training.setup import Wanted, set_up
 
@@ -35,6 +37,26 @@ def test_a_fine_tuned_model_of_every_architecture_continues(name, tmp_path):
     assert start.word_head_is_new == (name != "gpt2")
     assert name == "gpt2" or start.note.endswith(f"; new, with random weights: {', '.join(start.new)}")
     np.testing.assert_allclose(model.encode(IDS)[0], source.encode(IDS)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("command", ["train", "plan", "info"])
+@pytest.mark.parametrize("name", ["electra", "deberta-v3"])
+def test_a_folder_with_weights_is_no_model_to_train_from_scratch(command, name, tmp_path, capsys):
+    """`info` and `plan` show what `train` builds, so they refuse what it refuses; with --init they show the folder."""
+    tiny.saved(tmp_path, name)
+    with pytest.raises(SystemExit, match=r"has trained weights, but --model starts from random weights.*: --init "):
+        main([command, "--model", str(tmp_path)])
+    if command != "train":
+        with pytest.raises(SystemExit) as ended:
+            main([command, "--init", str(tmp_path)])
+        count = f"{tiny.tiny_model(name).get_parameter_count():,} parameters"
+        assert ended.value.code == 0 and count in capsys.readouterr().out
+
+
+def test_a_preset_is_not_a_folder_with_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny.saved(tmp_path / "electra", "electra")
+    assert set_up(Wanted("electra")).config == preset("electra")
 
 
 @pytest.mark.parametrize("name", tiny.FAMILY)
