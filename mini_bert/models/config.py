@@ -123,8 +123,10 @@ class MiniBertConfig:
         unknown = sorted(set(given) - known)
         if unknown:
             more = f" and {len(unknown) - 5:,} more" if len(unknown) > 5 else ""
-            expected = f"a MiniBertConfig has {', '.join(sorted(known))}"
-            raise ValueError(f"unknown field(s) {', '.join(unknown[:5])}{more}; {expected}")
+            raise ValueError(
+                f"unknown field(s) {', '.join(unknown[:5])}{more}; a MiniBertConfig has {', '.join(sorted(known))}. "
+                "Correct or remove them; beside weights, config.json must be the one that was saved with them"
+            )
         return cls(**given)
 
 

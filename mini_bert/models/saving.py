@@ -189,7 +189,7 @@ class Saved(InMemory):
         params = self.named_params()
         table = [*self.names(), *self.task_names(task)]
         known = {name for entry in table for name in entry.theirs}
-        if known != set(params) != set(tensors):  # published names
+        if known == set(params) or set(params) != set(tensors):  # names of files, which may be ours
             by_name = self._by_canonical_name(tensors, source)
             self._check_shapes(by_name, source, task)
             unused = self.reconcile(by_name, table, source)
@@ -380,19 +380,11 @@ def check_numbers(tensors: Mapping[str, Any], source: str, dtype: np.dtype[Any])
 
 def assign(params: Mapping[str, Any], tensors: Mapping[str, np.ndarray], source: str) -> None:
     """Copy arrays to the Params with the same names. Nothing is changed unless all of them fit."""
-    missing, unexpected = sorted(set(params) - set(tensors)), sorted(set(tensors) - set(params))
-    if missing or unexpected:
-        raise ValueError(
-            f"{source} does not fit this model: "
-            + "; ".join(
-                f"{what} {listed(names)}" for what, names in (("missing", missing), ("unexpected", unexpected)) if names
-            )
-        )
     for name, param in params.items():
         if tensors[name].shape != param.shape:
             raise ValueError(
-                f"{source}: tensor {name} has shape {tensors[name].shape}, this model needs {param.shape}; "
-                "the file belongs to a model of a different size"
+                f"{source}: tensor {name} has shape {tensors[name].shape}, but this model needs {param.shape}; "
+                f"{TOGETHER}"
             )
     for name, param in params.items():
         param.data[...] = tensors[name]

@@ -152,10 +152,10 @@ def test_weights_of_another_model_change_nothing(folder):
     tensors = dict(read_tensors(folder / "model.safetensors"))
     bias = tensors.pop("head.b")
     write_tensors(folder / "x.safetensors", tensors | {"extra": bias})
-    with pytest.raises(ValueError, match=r"missing head\.b; unexpected extra"):
+    with pytest.raises(ValueError, match=r"lacks head\.b, and has extra instead"):
         model.load_checkpoint(folder / "x.safetensors")
     write_tensors(folder / "x.safetensors", tensors | {"head.b": bias[:-1]})
-    with pytest.raises(ValueError, match=r"tensor head\.b has shape \(30,\), this model needs \(31,\)"):
+    with pytest.raises(ValueError, match=r"tensor head\.b has shape \(30,\), but this model .* needs \(31,\)"):
         model.load_checkpoint(folder / "x.safetensors")
     np.testing.assert_array_equal(model.flat.data, before)
 

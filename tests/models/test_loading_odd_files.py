@@ -123,6 +123,9 @@ MODERN = ModernBertConfig(11, 4, 6, 2, 2, max_position_embeddings=7, pad_token_i
 @pytest.mark.parametrize(
     ("model", "field", "value"),
     [
+        (MiniBERT(MINI), "num_layers", 1),
+        (MiniBERT(MINI), "num_layers", 3),
+        (MiniBERT(MINI), "hidden_size", 6),
         (Bert(BERT), "num_hidden_layers", 1),
         (Deberta(DEBERTA), "relative_attention", False),
         (Deberta(DEBERTA), "pos_att_type", ["c2p"]),
@@ -131,7 +134,7 @@ MODERN = ModernBertConfig(11, 4, 6, 2, 2, max_position_embeddings=7, pad_token_i
     ids=lambda value: type(value).__name__ if isinstance(value, Model) else str(value),
 )
 def test_a_field_that_contradicts_the_tensors_is_in_the_error(model, field, value, tmp_path):
-    """Sizes of 1 and switches, too, also if they have their default values."""
+    """Sizes of 1 and switches, too, also if they have their default values; and what to do about it."""
     model.save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text()) | {field: value}
     (tmp_path / "config.json").write_text(json.dumps(values))

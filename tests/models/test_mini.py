@@ -291,7 +291,7 @@ def test_bad_configs_are_named(change, message):
 
 def test_config_files_are_strict(tmp_path):
     """An unknown field or another architecture's config is an error, not a guess."""
-    with pytest.raises(ValueError, match=r"unknown field.*hidden_sise"):
+    with pytest.raises(ValueError, match=r"unknown field.*hidden_sise.* Correct or remove"):
         MiniBertConfig.from_dict({"model_type": "mini_bert", "hidden_sise": 3})
     with pytest.raises(ValueError, match="model_type 'bert', expected 'mini_bert'"):
         MiniBertConfig.from_dict({"model_type": "bert"})
