@@ -75,10 +75,11 @@ def model_of(folder: Path) -> Model:
 
 def with_generator(model: Any, name_or_folder: str | os.PathLike[str]) -> Model:
     """A discriminator as a pair with the generator in its folder, if there is one; other models as they are."""
-    folder = generator_in(locate(name_or_folder))
-    if REPLACED not in model.output_heads or folder is None:
+    folder = locate(name_or_folder)
+    generator = generator_in(folder)
+    if REPLACED not in model.output_heads or generator is None:
         return model
-    return type(model).pair(model, model_of(folder))
+    return type(model).pair(model, model_of(generator), folder)
 
 
 def for_masked_words(model: Any, name_or_folder: str | os.PathLike[str]) -> Any:
@@ -96,7 +97,7 @@ def pair_config_in(folder: Path) -> Any:
     config, generator = load_config(folder), generator_in(folder)
     if not isinstance(config, PairConfig) or config.generator is not None or generator is None:
         return config
-    return config.with_generator_like(load_config(generator))
+    return config.with_generator_like(load_config(generator), folder)
 
 
 def _load_model(folder: Path, dtype: Any) -> Model:

@@ -58,22 +58,31 @@ class PairConfig:
         own: Any = self
         return replace(own, generator=None, **changes)
 
-    def with_generator_like(self, other: Any) -> Any:
-        """The config of a pair, from those of a discriminator and a generator"""
+    def with_generator_like(self, other: Any, folder: Path | None = None) -> Any:
+        """The config of a pair, from those of a discriminator and a generator. folder: for errors, where they are"""
         own: Any = self
+        theirs, ours = "this generator", "this discriminator"
+        remedy = "take both from one pair"
+        if folder is not None:
+            theirs, ours = f"the generator in {folder / GENERATOR}", f"the discriminator in {folder}"
+            remedy = f"copy both from the same place, or remove {folder / GENERATOR} to use the discriminator alone"
         if not isinstance(other, type(self)):
             raise ValueError(
-                f"the generator's config.json is that of another architecture: {type(other).__name__}, expected "
-                f"{type(self).__name__}, as its discriminator's"
+                f"{theirs} is of another architecture: its config is a {type(other).__name__}, and that of {ours} a "
+                f"{type(self).__name__}; {remedy}"
             )
         sizes = {name: getattr(other, name) for name in OWN_SIZES}
         pair = replace(own, generator={name: size for name, size in sizes.items() if size != getattr(own, name)})
-        ours, theirs = pair.generator_config.to_dict(), other.to_dict()
-        different = [name for name in ours if ours[name] != theirs.get(name, ours[name]) and name != "legacy"]
-        if different:  # `legacy` only names tensors in files
+        expected, given = pair.generator_config.to_dict(), other.to_dict()
+        different = [
+            f"its {name} is {given[name]!r:.60}, not {value!r:.60}"
+            for name, value in expected.items()
+            if value != given.get(name, value) and name != "legacy"  # which only names tensors in files
+        ]
+        if different:
             raise ValueError(
-                f"this generator does not fit this discriminator: they differ in {', '.join(different)}, but may "
-                f"differ only in {', '.join(OWN_SIZES)}"
+                f"{theirs} does not fit {ours}: {', '.join(different)}, but they may differ only in "
+                f"{', '.join(OWN_SIZES)}; {remedy}"
             )
         return pair
 
@@ -94,9 +103,9 @@ class Pair:
     from_pretrained: ClassVar[Callable[..., Any]]
 
     @classmethod
-    def pair(cls, discriminator: Any, generator: Any) -> Any:
-        """A copy of both in one memory."""
-        config = discriminator.config.with_generator_like(generator.config)
+    def pair(cls, discriminator: Any, generator: Any, folder: Path | None = None) -> Any:
+        """A copy of both in one memory. folder: for errors, where they are"""
+        config = discriminator.config.with_generator_like(generator.config, folder)
         pair = cls(config, (REPLACED,), None, discriminator.dtype)
         weights = {f"{GENERATOR}.{name}": param.data for name, param in generator.named_params().items()}
         weights |= {name: param.data for name, param in discriminator.named_params().items()}
@@ -125,7 +134,7 @@ class Pair:
         folder = locate(path) if Path(path).is_dir() else Path(path)
         if self.generator is None or not (folder / GENERATOR / CONFIG).is_file() or is_pair(read_config(folder)):
             return super().load_checkpoint(path)  # type: ignore[misc]
-        pair = self.pair(self.from_pretrained(folder), self.from_pretrained(folder / GENERATOR))
+        pair = self.pair(self.from_pretrained(folder), self.from_pretrained(folder / GENERATOR), folder)
         self.assign_tensors({name: param.data for name, param in pair.named_params().items()}, str(path))
         return self
 

@@ -1,6 +1,7 @@
 """`train --init` with the folders of all architectures, as published, fine-tuned, or trained for something else."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import tiny_family as tiny
 
 from mini_bert.cli.main import main
 from mini_bert.files.model_folder import write_folder
-from mini_bert.inference.loading import model_of
+from mini_bert.inference.loading import model_of, with_generator
 from mini_bert.models.base import MASKED_WORDS, REPLACED
 from mini_bert.models.pairs import GENERATOR
 from mini_bert.models.registry import preset
@@ -65,6 +66,26 @@ def test_a_model_of_every_architecture_continues_with_its_heads(name, tmp_path):
     model, start = started(tmp_path)
     assert start.new == [] and "new" not in start.note
     np.testing.assert_allclose(model.encode(IDS)[0], source.encode(IDS)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["electra", "deberta-v3"])
+@pytest.mark.parametrize("use", [lambda it: with_generator(model_of(it), it), lambda it: set_up(Wanted(init=str(it)))])
+def test_a_generator_of_another_pair_is_told(use, name, tmp_path):
+    """Both folders, both values, and what to do."""
+    tiny.saved(tmp_path, name)
+    config = tiny.tiny_config(name).generator_config
+    other = type(tiny.tiny_model(name))(replace(config, vocab_size=91), (MASKED_WORDS,))
+    other.save_pretrained(tmp_path / GENERATOR)
+    told = (
+        rf"the generator in {tmp_path}/generator does not fit the discriminator in {tmp_path}: its vocab_size is 91, "
+    )
+    with pytest.raises(ValueError, match=rf"{told}not {config.vocab_size}, but .*; copy both .*, or remove {tmp_path}"):
+        use(tmp_path)
+    tiny.tiny_model("bert").save_pretrained(tmp_path / GENERATOR)
+    with pytest.raises(
+        ValueError, match=r"generator is of another architecture: its config is a BertConfig.*; copy both"
+    ):
+        use(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["electra", "deberta-v3"])
