@@ -108,7 +108,8 @@ def question_for(model: Model) -> type[Objective]:
     for kind in (own, MaskedWords, NextWord, ReplacedTokens):
         if kind.sequences["mode"] != "pairs" and not kind.missing(model):
             return kind
-    model.output_head(MASKED_WORDS)
+    for head in (*own.heads, MASKED_WORDS):
+        model.output_head(head)
     raise AssertionError("MaskedWords needs this head only")
 
 

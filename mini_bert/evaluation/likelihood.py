@@ -25,6 +25,7 @@ from mini_bert.layers.base import Run
 from mini_bert.layers.matrices import total
 from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED, Model
 from mini_bert.models.cache import Inputs
+from mini_bert.objectives.registry import objective_class
 
 if TYPE_CHECKING:
     from mini_bert.text.base import Tokenizer
@@ -79,7 +80,7 @@ def way_of(model: Model) -> str:
     for head in WAYS:
         if head in model.output_heads:
             return head
-    return str(model.output_head(MASKED_WORDS))  # raises the error that says what to do
+    return str(model.output_head(objective_class(model.objective).heads[0]))  # raises the error that says what to do
 
 
 def context_and_words(model: Model, tokenizer: Tokenizer, text: str, unknown: bool = False) -> Sequences:

@@ -36,9 +36,10 @@ HEADS: Mapping[str, str] = {  # how errors call them
     MASKED_WORDS: "head for masked words", NEXT_WORD: "head for the next word", NEXT_SENTENCE: "next-sentence head",
     SENTENCE_ORDER: "head for the order of sentences", REPLACED: "head for replaced words", POOLER: "pooler",
 }  # fmt: skip
-NO_WORD_HEAD = (  # for `head_help`
+NEW_HEAD = "or give it a new one with `mini-bert train --init`"  # for `head_help`
+NO_WORD_HEAD = (
     "no head for masked words: it was published without one, for sentence vectors or other tasks; try "
-    "`mini-bert embed`, or load a masked language model"
+    f"`mini-bert embed`, load a masked language model, {NEW_HEAD}"
 )
 HIDDEN = "hidden"
 CONTENT, QUERY = "content", "query"  # streams of attention: a token that sees itself, and one that does not
@@ -86,6 +87,7 @@ class Model(WithLoss, Saved):
     encoder: Encoder
     final_norm: Any = None  # the norm after the last block, if there is one
     task: Any = None  # the layer on top of a fine-tuned model
+    fine_tuned: str = ""  # "for classify": what it was fine-tuned for, also if only its encoder was loaded
 
     def __new__(cls, config: Any = None, output_heads: Iterable[str] = (), *_: Any, **__: Any) -> Self:
         """Checks the names of the heads, because constructors only look for those that they know."""
@@ -175,10 +177,18 @@ class Model(WithLoss, Saved):
         """The head with this name. If the model has none, the error says what to do."""
         head = getattr(self, name, None)
         if head is None:
-            others = ", ".join(self.output_heads) or "none"
-            general = f"no {HEADS.get(name, f'head {name!r}')}: its architecture has other ones; here: {others}"
-            raise ValueError(f"this {type(self).__name__} has {self.head_help.get(name, general)}")
+            raise ValueError(f"this {type(self).__name__} has {self.without_head(name)}")
         return head
+
+    def without_head(self, name: str) -> str:
+        """ "no pooler: …", why, and what to do"""
+        missing = f"no {HEADS.get(name, f'head {name!r}')}"
+        if self.fine_tuned:
+            source = ", or load the model it was fine-tuned from" if name in self.head_shapes else ""
+            use = f"use `mini-bert predict` (with --score to evaluate it){source}"
+            return f"{missing}: it was fine-tuned {self.fine_tuned}; {use}"
+        others = ", ".join(self.output_heads) or "none"
+        return self.head_help.get(name, f"{missing}: its architecture has other ones; here: {others}")
 
     def heights(self) -> dict[str, float]:
         """How far up every parameter is: 0 in the embeddings, l in block l (counted from 1), L after the last block,

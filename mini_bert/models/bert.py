@@ -66,7 +66,7 @@ class Bert(BertLike):
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", POOLER: "(B,H)", NEXT_SENTENCE: "(B,2)"}
     head_inputs: ClassVar = {NEXT_SENTENCE: POOLER}
     head_help: ClassVar = {
-        MASKED_WORDS: f"{NO_WORD_HEAD}, or build one with Bert(config, (MASKED_WORDS,))",
+        MASKED_WORDS: NO_WORD_HEAD,
         NEXT_SENTENCE: "no next-sentence head: build it with Bert(config, (NEXT_SENTENCE,)), or load a "
         "BertForPreTraining",
         POOLER: "no pooler: build it with Bert(config, (POOLER,))",

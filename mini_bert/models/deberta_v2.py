@@ -44,7 +44,7 @@ from mini_bert.layers.disentangled_embedding import DisentangledEmbedding
 from mini_bert.layers.disentangled_encoder import ConvolvedBlock, DisentangledBlock
 from mini_bert.layers.layer_norm import LayerNorm
 from mini_bert.layers.linear import Linear
-from mini_bert.models.base import MASKED_WORDS, REPLACED
+from mini_bert.models.base import MASKED_WORDS, NEW_HEAD, REPLACED
 from mini_bert.models.bert_like import SMALL, block_names
 from mini_bert.models.disentangled import (
     LAYER,
@@ -224,11 +224,8 @@ class DebertaV2(Pair, Disentangled):
     sequence_heads = frozenset({REPLACED})
     head_help: ClassVar = {
         **Disentangled.head_help,
-        MASKED_WORDS: "no head for masked words: it was published without one, or fine-tuned, or it is a v3, which "
-        "finds replaced words. The generator of a v3 predicts masked words: the folder `generator` beside its files, "
-        "or model.generator",
-        REPLACED: "no head for replaced words: load a DeBERTa v3 as its authors published it, or build one with "
-        "DebertaV2(config, (REPLACED,))",
+        REPLACED: "no head for replaced words: load a DeBERTa v3 as its authors published it, "
+        f"{NEW_HEAD} and --objective replaced_tokens",
     }
     head_prefixes = (*Disentangled.head_prefixes, f"{GENERATOR}.")
     generator: DebertaV2 | None

@@ -31,7 +31,7 @@ from mini_bert.layers.embedding import Embedding, PositionEmbedding
 from mini_bert.layers.initialisers import normal
 from mini_bert.layers.layer_norm import LayerNorm, LayerNormCache
 from mini_bert.layers.linear import Linear
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, NO_WORD_HEAD, POOLER
 from mini_bert.models.bert_like import LAYER as BERT_LAYER
 from mini_bert.models.bert_like import POSITIONS, BertLike, BertLikeConfig
 from mini_bert.models.disentangled_sizes import DisentangledSizes, Further
@@ -157,8 +157,7 @@ class Disentangled(BertLike):
     embedding_parts = ("tokens", "positions", "types", "project", "norm")
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)"}
     head_help: ClassVar = {
-        MASKED_WORDS: "no head for masked words: it was published without one, or fine-tuned; try `mini-bert embed`, "
-        "or load a model that was published for masked words",
+        MASKED_WORDS: NO_WORD_HEAD,
         NEXT_SENTENCE: "no next-sentence head: DeBERTa is not trained on pairs of sentences",
         POOLER: "no pooler: only its classifiers have one; use the mean of the tokens' vectors instead",
     }

@@ -34,7 +34,7 @@ from mini_bert.layers.activations import activation
 from mini_bert.layers.base import Layer, Run, bind
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.linear import Linear
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, REPLACED
+from mini_bert.models.base import MASKED_WORDS, NEW_HEAD, NEXT_SENTENCE, NO_WORD_HEAD, POOLER, REPLACED
 from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block
 from mini_bert.models.pairs import GENERATOR, Pair, PairConfig
 from mini_bert.models.saving import Name, linear_names
@@ -131,10 +131,9 @@ class Electra(Pair, BertLike):
     objective = "replaced_tokens"
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)", REPLACED: "(B,T,1)"}
     head_help: ClassVar = {
-        MASKED_WORDS: "no head for masked words: it is a discriminator, which says whether words were replaced. Its "
-        "generator predicts masked words: the folder `generator` beside its files, or model.generator",
+        MASKED_WORDS: NO_WORD_HEAD,
         REPLACED: "no head for replaced words: it is a generator, or an encoder without a head; load an "
-        "ElectraForPreTraining, or build one with Electra(config)",
+        f"ElectraForPreTraining, {NEW_HEAD}",
         NEXT_SENTENCE: "no next-sentence head: ELECTRA is trained on replaced words only",
         POOLER: "no pooler: use the mean of the tokens' vectors instead",
     }

@@ -46,7 +46,7 @@ from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.layers.masks import both, causal, with_memory
 from mini_bert.layers.past import PastAttention
 from mini_bert.layers.pre_norm_block import PreNormBlock
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, NEXT_WORD, POOLER, Model
+from mini_bert.models.base import MASKED_WORDS, NEW_HEAD, NEXT_SENTENCE, NEXT_WORD, POOLER, Model
 from mini_bert.models.pre_norm_sizes import PreNormSizes
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.saving import Name, linear_names, norm_names, warn_of_own_matrix
@@ -159,8 +159,7 @@ class GPT2(Model):
     embedding_parts = ("tokens", "positions")
     head_shapes: ClassVar = {NEXT_WORD: "(B,T,V)"}
     head_help: ClassVar = {
-        NEXT_WORD: "no head for the next word: it was published without one, or fine-tuned; build one with "
-        "GPT2(config)",
+        NEXT_WORD: f"no head for the next word: it was published without one; load a GPT2LMHeadModel, {NEW_HEAD}",
         MASKED_WORDS: "no head for masked words: a GPT-2 predicts the next word; try `mini-bert generate`",
         NEXT_SENTENCE: "no next-sentence head: a GPT-2 predicts the next word",
         POOLER: "no pooler: use the vector of the last token, which has seen all others",

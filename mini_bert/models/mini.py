@@ -69,8 +69,7 @@ class MiniBERT(Model):
     embedding_parts = ("tokens", "positions")
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)"}
     head_help: ClassVar = {
-        MASKED_WORDS: "no head for masked words: it was fine-tuned; use `mini-bert predict` (with --score to "
-        "evaluate it), or load the model it was fine-tuned from",
+        MASKED_WORDS: "no head for masked words: it was built without one; MiniBERT(config) has one",
         NEXT_SENTENCE: "no next-sentence head: only masked words can be predicted, so leave next_sentence out: "
         "model.loss(*batch[:4])",
         POOLER: "no pooler: use the mean of the tokens' vectors instead",

@@ -44,7 +44,7 @@ from mini_bert.layers.linear import Linear, TiedLinear
 from mini_bert.layers.masks import both, local
 from mini_bert.layers.pre_norm_block import PreNormBlock
 from mini_bert.layers.rotary import RotaryAttention
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, POOLER, Model
+from mini_bert.models.base import MASKED_WORDS, NEW_HEAD, NEXT_SENTENCE, POOLER, Model
 from mini_bert.models.modernbert_config import GLOBAL, LOCAL, ModernBertConfig
 from mini_bert.models.saving import Name, linear_names, norm_names, warn_of_own_matrix
 
@@ -127,8 +127,8 @@ class ModernBert(Model):
     drops_spans = True
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)"}
     head_help: ClassVar = {
-        MASKED_WORDS: "no head for masked words: it was published without one, or fine-tuned; load a "
-        "ModernBertForMaskedLM, or build one with ModernBert(config)",
+        MASKED_WORDS: "no head for masked words: it was published without one; load a ModernBertForMaskedLM, "
+        f"{NEW_HEAD}",
         NEXT_SENTENCE: "no next-sentence head: it was trained on masked words alone",
         POOLER: "no pooler: use the vector of the first token, or the mean of all",
     }

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from mini_bert.models.base import REPLACED
+from mini_bert.models.base import MASKED_WORDS, REPLACED
 
 GENERATOR = "generator"  # the field in a config, the part of a model, and the folder in the discriminator's folder
 OWN_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")  # of a generator
@@ -126,6 +126,20 @@ class Pair:
 
     def folders(self) -> dict[str, Any]:
         return {"": self} if self.generator is None else {"": self.alone(), GENERATOR: self.generator.alone()}
+
+    def without_head(self, name: str) -> str:
+        if name != MASKED_WORDS or REPLACED not in self.output_heads:
+            return super().without_head(name)  # type: ignore[misc]
+        its = "model.generator"
+        if self.generator is None:
+            its = (
+                f"the folder `{GENERATOR}` in its own, if there is one; otherwise `mini-bert train --init` gives it a "
+                "new generator"
+            )
+        return (
+            "no head for masked words: it is a discriminator, which says whether words were replaced. Its generator "
+            f"predicts masked words: {its}"
+        )
 
     def load_checkpoint(self, path: str | os.PathLike[str]) -> Any:
         """As other models do; a pair also reads two models from a folder and its subfolder, as a run has them."""

@@ -75,6 +75,7 @@ class Saved(InMemory):
     family: ClassVar[str]  # "Bert" in the names of published classes such as BertForMaskedLM
     with_head: ClassVar[str] = "ForMaskedLM"  # the rest of such a name, for a model with its usual head
     output_heads: Any
+    fine_tuned: str
     reads_forward: ClassVar[bool]
     in_transformers: ClassVar[str | None] = ""  # the versions that have this architecture; "": all, None: none
     prefix: ClassVar[str] = ""  # of the encoder's names in a file that also holds heads
@@ -262,7 +263,8 @@ class Saved(InMemory):
         values, tensors = read_folder(folder)
         config = cls.config_in(values, tensors, str(folder))
         own = cls.of_task(values)
-        if "fine_tuning" in values and any(name.startswith(own) for name in tensors):
+        tuned = any(name.startswith(own) for name in tensors)
+        if tuned and "fine_tuning" in values:
             from mini_bert.common.invocation import command
 
             warnings.warn(
@@ -274,11 +276,20 @@ class Saved(InMemory):
         by_name = {cls.canonical(name): array for name, array in tensors.items()}
         model = cls(config, cls.heads_in(values, by_name), seed=None, dtype=dtype)
         model.assign_tensors(tensors, str(folder))
+        model.fine_tuned = cls.tuned_for(values) if tuned else ""
         return model.kept_as(values)
 
     def kept_as(self, values: Mapping[str, Any]) -> Self:
         """With weights in 8 bits if config.json says so, and the model computes in float32."""
         return self.keep_weights(INT8) if EIGHT_BIT in values and self.dtype == np.float32 else self
+
+    @staticmethod
+    def tuned_for(values: Mapping[str, Any]) -> str:
+        """ "for classify", or for a published model "as BertForSequenceClassification", from a config.json"""
+        settings, classes = values.get("fine_tuning"), values.get("architectures") or []
+        if isinstance(settings, dict):
+            return f"for {settings.get('task', 'a task')}"
+        return f"as {classes[0]}" if classes else "for a task"
 
     @classmethod
     def of_task(cls, values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from mini_bert.layers.initialisers import frequencies
 from mini_bert.layers.masks import both, causal, with_memory
 from mini_bert.layers.relative_attention import distance_waves
 from mini_bert.layers.relative_block import PreNormRelativeBlock, RelativeBlock
-from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, POOLER
+from mini_bert.models.base import MASKED_WORDS, NEW_HEAD, NEXT_WORD, POOLER
 from mini_bert.models.cache import EncodeCache, Inputs
 from mini_bert.models.recurrence import Recurrent, next_memory, share_biases, waves_run
 from mini_bert.models.saving import Name, linear_names, norm_names
@@ -97,8 +97,7 @@ class TransformerXL(Recurrent):
     sentence_head: ClassVar = {"bias": False}
     head_shapes: ClassVar = {NEXT_WORD: "(B,T,V)"}
     head_help: ClassVar = {
-        NEXT_WORD: "no head for the next word: it was published without one, or fine-tuned; load a "
-        "TransfoXLLMHeadModel, or build one with TransformerXL(config)",
+        NEXT_WORD: f"no head for the next word: it was published without one; load a TransfoXLLMHeadModel, {NEW_HEAD}",
         MASKED_WORDS: "no head for masked words: a Transformer-XL predicts the next word; try `mini-bert generate`",
         POOLER: "no pooler: use the vector of the last token, which has seen all others",
     }

@@ -40,7 +40,7 @@ from mini_bert.layers.masks import causal, unless_empty, with_memory
 from mini_bert.layers.matrices import sum_rows
 from mini_bert.layers.relative_attention import distance_waves
 from mini_bert.layers.two_stream_block import TwoStreamBlock
-from mini_bert.models.base import CONTENT, MASKED_WORDS, QUERY
+from mini_bert.models.base import CONTENT, MASKED_WORDS, NEW_HEAD, QUERY
 from mini_bert.models.cache import EncodeCache, Inputs
 from mini_bert.models.published import ENCODER, PublishedConfig
 from mini_bert.models.recurrence import (
@@ -194,8 +194,7 @@ class XLNet(Recurrent):
     streams = (CONTENT, QUERY)
     head_shapes: ClassVar = {MASKED_WORDS: "(B,T,V)"}
     head_help: ClassVar = {
-        MASKED_WORDS: "no head for words: it was published without one, or fine-tuned for a task; load an "
-        "XLNetLMHeadModel, or build one with XLNet(config)",
+        MASKED_WORDS: f"no head for masked words: it was published without one; load an XLNetLMHeadModel, {NEW_HEAD}",
     }
     config: XLNetConfig
     encoder: Any  # a TwoStreamEncoder

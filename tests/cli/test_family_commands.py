@@ -23,7 +23,7 @@ from mini_bert.checks.gradcheck import MODELS as GRADIENT_CHECKS
 from mini_bert.checks.info import architecture
 from mini_bert.data.labelled.readers import Labelled, Parsed, Question, Scored, Tagged
 from mini_bert.data.synthetic.dataset import parsed, tagged
-from mini_bert.evaluation.corpus import content, measure_corpus
+from mini_bert.evaluation.corpus import content, measure_corpus, question_for
 from mini_bert.evaluation.corpus import report as corpus_report
 from mini_bert.evaluation.embedding_quality import neighbours
 from mini_bert.evaluation.likelihood import log_likelihoods, way_of
@@ -39,7 +39,7 @@ from mini_bert.finetuning.predict import predictions
 from mini_bert.inference.embed import POOLING, embed
 from mini_bert.inference.fill_mask import fill_mask
 from mini_bert.inference.generate import generate
-from mini_bert.inference.loading import load_model, with_generator
+from mini_bert.inference.loading import load_model, model_of, with_generator
 from mini_bert.inference.sampling import Sampling
 from mini_bert.inside.attention_analysis import analyse
 from mini_bert.inside.attention_maps import attention_maps, head_statistics
@@ -51,7 +51,7 @@ from mini_bert.inside.report import report as attention_report
 from mini_bert.inside.saliency import class_saliency, word_saliency
 from mini_bert.layers.base import Run
 from mini_bert.models.base import HEADS, MASKED_WORDS, NEXT_WORD, REPLACED
-from mini_bert.models.registry import preset
+from mini_bert.models.registry import model_class, preset
 from mini_bert.probing.probe import probe
 from mini_bert.training.optim import Adam
 from mini_bert.training.plan import plan_report
@@ -119,6 +119,50 @@ def test_fill_mask_says_why_not(models, name):
     )
     with pytest.raises(ValueError, match=f"no head for masked words: .*{wanted}"):
         fill_mask(model, tokenizer, "the cat [MASK] .")
+
+
+@every
+@pytest.mark.parametrize("published", [False, True])
+def test_a_fine_tuned_model_says_what_it_is_for(name, published, tmp_path):
+    """Whatever head is missing, and whether only the encoder was loaded: the error names the task, and `predict`."""
+    path = tiny.tuned(tmp_path, name) / "config.json"
+    task = "for classify"
+    if published:
+        if name not in CLASSIFIERS:
+            pytest.skip("it was never published fine-tuned")
+        values = json.loads(path.read_text())
+        del values["fine_tuning"]
+        path.write_text(json.dumps(values))
+        task = f"as {CLASSIFIERS[name]}"
+    uses = [way_of, question_for, lambda it: fill_mask(it, tiny.tokenizer_for(name), "the cat [MASK] .")]
+    if name in CAUSAL:
+        uses.append(lambda it: generate(it, tiny.tokenizer_for(name), "the cat"))
+    for model in [model_of(tmp_path)] if published else [model_of(tmp_path), finetuned.load(tmp_path).model]:
+        for use in uses:
+            with pytest.raises(ValueError, match=f"it was fine-tuned {task}; use `mini-bert predict`") as told:
+                use(model)
+            its_own = name not in CAUSAL or "next word" in str(told.value)
+            assert ("or load the model it was fine-tuned from" in str(told.value)) == its_own
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILY if name != "mini"])
+def test_an_encoder_without_heads_says_how_to_get_one(name):
+    """It was not fine-tuned, is no discriminator, and users of the command line have no constructors."""
+    config = tiny.tiny_config(name)
+    encoder = model_class(config.to_dict())(config, (), seed=1)
+    for use in (way_of, question_for):
+        with pytest.raises(ValueError, match=r"no head for .*`mini-bert train --init`") as told:
+            use(encoder)
+        assert not re.search(r"fine-tuned|discriminator|\(config", str(told.value))
+
+
+@pytest.mark.parametrize("name", DISCRIMINATORS)
+def test_a_discriminator_without_its_generator_can_get_another(models, name):
+    for use in (question_for, lambda it: fill_mask(it, models(name)[1], "the cat [MASK] .")):
+        with pytest.raises(
+            ValueError, match=r"discriminator.* if there is one; .*train --init` gives it a new generator"
+        ):
+            use(models(name)[0].alone())
 
 
 @pytest.mark.parametrize("name", DISCRIMINATORS)

@@ -221,7 +221,7 @@ def test_heads_that_it_does_not_have():
     model = scattered(output_heads=())
     assert model.output_heads == ()
     for head, advice in (
-        ("next_word", "build one with GPT2"),
+        ("next_word", "load a GPT2LMHeadModel"),
         ("masked_words", "mini-bert generate"),
         ("pooler", "last"),
     ):

@@ -151,7 +151,7 @@ def test_a_fine_tuned_folder_holds_no_head_for_words(tmp_path):
     with pytest.warns(UserWarning, match="no part of this model uses classifier"):
         encoder = load_model(tmp_path)
     assert encoder.output_heads == ()
-    with pytest.raises(ValueError, match="load a ModernBertForMaskedLM"):
+    with pytest.raises(ValueError, match="fine-tuned as ModernBertForSequenceClassification"):
         encoder.output_head("masked_words")
 
 

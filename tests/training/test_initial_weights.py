@@ -13,7 +13,7 @@ import tiny_family as tiny
 from mini_bert.cli.main import main
 from mini_bert.files.model_folder import write_folder
 from mini_bert.inference.loading import model_of, with_generator
-from mini_bert.models.base import MASKED_WORDS, REPLACED
+from mini_bert.models.base import MASKED_WORDS, NEXT_WORD, REPLACED
 from mini_bert.models.pairs import GENERATOR
 from mini_bert.models.registry import preset
 from mini_bert.training.initial_weights import start_from_folder
@@ -37,6 +37,17 @@ def test_a_fine_tuned_model_of_every_architecture_continues(name, tmp_path):
     assert start.new == ([] if name == "gpt2" else [*generator, *sorted(model.output_heads)]) and model.output_heads
     assert start.word_head_is_new == (name != "gpt2")
     assert name == "gpt2" or start.note.endswith(f"; new, with random weights: {', '.join(start.new)}")
+    np.testing.assert_allclose(model.encode(IDS)[0], source.encode(IDS)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in tiny.FAMILY if name != "mini"])
+def test_an_encoder_without_heads_continues_with_new_ones(name, tmp_path):
+    config = tiny.tiny_config(name)
+    source = type(tiny.tiny_model(name))(config.alone() if hasattr(config, "alone") else config, (), seed=1)
+    source.save_pretrained(tmp_path)
+    tiny.tokenizer_for(name).save(tmp_path)
+    model, start = started(tmp_path)
+    assert model.output_heads and set(model.output_heads) - {*start.new} <= {NEXT_WORD}
     np.testing.assert_allclose(model.encode(IDS)[0], source.encode(IDS)[0], atol=1e-6)
 
 
