@@ -288,8 +288,8 @@ class Saved(InMemory):
         """ "for classify", or for a published model "as BertForSequenceClassification", from a config.json"""
         settings, classes = values.get("fine_tuning"), values.get("architectures") or []
         if isinstance(settings, dict):
-            return f"for {settings.get('task', 'a task')}"
-        return f"as {classes[0]}" if classes else "for a task"
+            return f"for {settings.get('task', 'a task')!s:.60}"
+        return f"as {classes[0]:.60}" if classes else "for a task"
 
     @classmethod
     def of_task(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
