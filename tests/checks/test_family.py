@@ -240,7 +240,11 @@ def test_the_figure_of_the_benchmark_leaves_out_what_is_not_measured_yet(benchma
     pytest.importorskip("matplotlib")
     found = {
         "mini": {"held_out": {"score": 3.8, "steps": 7}, "pos": {"score": 88.7}},
-        "electra": {"held_out": {"score": 4.2, "steps": 7}, "pos": {"score": 81.2}, "pairs": {"score": 51.2, "pairs": 400}},
+        "electra": {
+            "held_out": {"score": 4.2, "steps": 7},
+            "pos": {"score": 81.2},
+            "pairs": {"score": 51.2, "pairs": 400},
+        },
     }
     benchmark.figure(found, tmp_path / "family.svg")
     assert (tmp_path / "family.svg").stat().st_size > 1000
