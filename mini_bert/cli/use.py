@@ -32,8 +32,10 @@ def fill_mask(
     from mini_bert.export.engine import with_engine
     from mini_bert.inference import fill_mask as library
     from mini_bert.inference.loading import for_masked_words, load
+    from mini_bert.inference.unknown_words import warn_about_unknown
 
     loaded, tokenizer = load(model)
+    warn_about_unknown(tokenizer, [text])
     words = for_masked_words(loaded, model)
     if words is not loaded:
         print(f"{model} finds replaced words; these are the guesses of its generator:", file=sys.stderr)
@@ -82,6 +84,7 @@ def generate(
     from mini_bert.inference import generate as library
     from mini_bert.inference.loading import load
     from mini_bert.inference.sampling import Sampling
+    from mini_bert.inference.unknown_words import warn_about_unknown
 
     sampling = Sampling(temperature, top_k, top_p, seed)
     sampling.check()
@@ -93,6 +96,7 @@ def generate(
         )
     loaded, tokenizer = load(model)
     library.check_causal(loaded, model)
+    warn_about_unknown(tokenizer, [prompt])
     with threadpool_limits(1, "blas"):
         counts = [0]
         pieces = library.generate(loaded, tokenizer, prompt, tokens, sampling, stop or (), counts.append)
@@ -137,6 +141,7 @@ def embed(
     from mini_bert.finetuning.model import is_tuned
     from mini_bert.inference import embed as library
     from mini_bert.inference.loading import load
+    from mini_bert.inference.unknown_words import warn_about_unknown
 
     if out not in (None, "-"):
         library.check_vector_file(str(out))
@@ -151,6 +156,7 @@ def embed(
     total = len(texts)
     keep_freed_memory()
     loaded, tokenizer = load(model)
+    warn_about_unknown(tokenizer, texts[:1000])
     if pooling is None:
         folder = locate(model)
         pooling = (None if is_tuned(folder) else library.pooling_in(folder)) or "mean"

@@ -55,8 +55,9 @@ def locate(source: str | os.PathLike[str], quiet: bool = False) -> Path:
     if not folder.exists() and _is_model(old_version(folder)):  # a crash while it was being replaced
         return old_version(folder)
     if not folder.is_dir():
+        file = f" (it is a file, in {folder.parent})" if folder.exists() else ""
         raise FileNotFoundError(
-            f"there is no model folder {folder}{' (it is a file)' if folder.exists() else ''}; give a folder with "
+            f"there is no model folder {folder}{file}; give a folder with "
             f"{CONFIG} and {WEIGHTS}, the folder of a training run, or the name of a bundled model: "
             f"{', '.join(BUNDLED_NAMES)} (models are not downloaded)"
         )

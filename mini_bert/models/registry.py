@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from importlib import import_module
@@ -11,6 +12,8 @@ from typing import Any
 from mini_bert.common.json_values import read_object
 from mini_bert.common.wording import did_you_mean, with_article
 from mini_bert.models.base import Model
+
+logger = logging.getLogger(__name__)
 
 PUBLISHED_CLASS = re.compile(r"(\w+?)(For[A-Z]\w*|(LMHead|DoubleHeads|PreTrained)?Model)")  # (family)(what it is for)
 
@@ -112,12 +115,17 @@ def load_config(name: str | os.PathLike[str]) -> Any:
     if not path.is_file():
         raise ValueError(
             f"{os.fspath(name)!r} is neither a preset ({', '.join(PRESETS)}) nor a model folder nor the path of a "
-            f"config.json{did_you_mean(os.fspath(name), PRESETS)}"
+            f"config.json{did_you_mean(os.fspath(name), PRESETS)} (models are not downloaded)"
         )
     values = read_object(path)
     if isinstance(values.get("model"), dict):  # the description of a run
         values = values["model"]
+    guessed = "model_type" not in values and not values.get("architectures")
     try:
-        return config_from(values)
+        config = config_from(values)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        reason = " has no model_type, so it is taken for a BERT" if guessed else ""
+        raise ValueError(f"{path}{reason}: {error}") from error
+    if guessed:
+        logger.warning("%s has no model_type, so it is taken for a BERT; for another model, add it", path)
+    return config

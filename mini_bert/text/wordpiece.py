@@ -176,7 +176,7 @@ class WordPieceTokenizer(Tokenizer):
     def load(cls, source: str | os.PathLike[str], lowercase: bool | None = None) -> WordPieceTokenizer:
         """From a tokenizer.json, a vocab.txt, a model folder, or by the name of a bundled one: "8k", "50k".
 
-        lowercase: overrides the files; a vocab.txt without tokenizer_config.json is taken as lower-case.
+        lowercase: overrides the files; a vocab.txt alone is lower-case unless it has capitals.
         """
         tokens, settings = read(find(source))
         return cls(tokens, **settings | ({} if lowercase is None else {"lowercase": lowercase}))

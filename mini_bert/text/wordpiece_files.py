@@ -6,6 +6,7 @@ refused with a message that names the difference, because it would silently give
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -38,6 +39,9 @@ SPECIAL_TOKENS = tuple(ROLES.values())
 BERT = LAYOUTS["bert"]
 PREFIX = "##"  # marks a piece that continues a word
 
+CAPITALS = 0.01  # the share of tokens with capital letters from which on a vocabulary is not a lower-case one
+logger = logging.getLogger(__name__)
+
 Read = tuple[list[str], dict[str, Any]]  # tokens in the order of their ids; the arguments of WordPieceTokenizer
 
 
@@ -66,7 +70,17 @@ def _read_vocab(path: Path) -> Read:
     if missing:
         raise ValueError(f"{path} is not a vocabulary for BERT: it lacks {', '.join(missing)}; add a line for each")
     config, where = read_config(path), path.with_name(CONFIG)
-    return tokens, {ours: _switch(where, theirs, config[theirs]) for theirs, ours in _NAMES.items() if theirs in config}
+    settings = {ours: _switch(where, theirs, config[theirs]) for theirs, ours in _NAMES.items() if theirs in config}
+    if "lowercase" not in settings:
+        capitals = sum(token != token.lower() for token in tokens if not token.startswith(("[", "<")))
+        settings["lowercase"] = capitals <= CAPITALS * len(tokens)
+        if not settings["lowercase"]:
+            logger.warning(
+                "%s has %s with capital letters, so texts keep theirs; if they should be lower-cased, write "
+                '{"do_lower_case": true} into %s beside it',
+                path, counted(capitals, "token"), CONFIG,
+            )  # fmt: skip
+    return tokens, settings
 
 
 _NAMES = {

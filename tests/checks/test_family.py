@@ -248,3 +248,10 @@ def test_the_figure_of_the_benchmark_leaves_out_what_is_not_measured_yet(benchma
     }
     benchmark.figure(found, tmp_path / "family.svg")
     assert (tmp_path / "family.svg").stat().st_size > 1000
+
+
+def test_the_docs_have_the_table_that_the_benchmark_prints(benchmark):
+    found = {name: benchmark.read(benchmark.RESULTS / "family" / f"{name}.json") for name in benchmark.MODELS}
+    measured = {name: one for name, one in found.items() if one}
+    assert len(measured) > 9
+    assert benchmark.table(measured) in (ROOT / "docs" / "family.md").read_text(encoding="utf-8")

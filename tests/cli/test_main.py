@@ -126,7 +126,7 @@ def test_errors_are_one_line():
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1
     assert result.stderr.startswith("mini-bert: 'huge' is neither a preset (mini, larger, ")
-    assert result.stderr.endswith(") nor a model folder nor the path of a config.json\n")
+    assert result.stderr.endswith(") nor a model folder nor the path of a config.json (models are not downloaded)\n")
 
 
 @pytest.mark.parametrize("said", [(), ("told",)], ids=["nothing said", "told"])

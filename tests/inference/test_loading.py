@@ -231,7 +231,7 @@ def test_what_cannot_be_loaded(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no model folder .*roberta-base; .*a bundled model: mini-bert"):
         load(tmp_path / "roberta-base")
     (tmp_path / "file").touch()
-    with pytest.raises(FileNotFoundError, match=r"\(it is a file\)"):
+    with pytest.raises(FileNotFoundError, match=r"\(it is a file, in "):
         load(tmp_path / "file")
     with pytest.raises(ValueError, match="is a pickle"):
         load(tmp_path / "model.pkl")

@@ -375,6 +375,20 @@ def test_saved_and_loaded(tmp_path, settings):
             assert WordPieceTokenizer.load(source).fingerprint == tok.fingerprint
 
 
+def test_a_bare_vocab_txt_with_capitals_is_read_as_cased(tmp_path, caplog):
+    """Lower-cased, its texts would be unknown words. What a file or the caller says about it decides, silently."""
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*SPECIAL_TOKENS, "C", "##C", "c", "o", "[unused1]"]) + "\n")
+    assert WordPieceTokenizer.load(path).tokenize("CC o") == ["C", "##C", "o"]
+    assert "has 2 tokens with capital letters, so texts keep theirs" in caplog.text
+    caplog.clear()
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    assert WordPieceTokenizer.load(path).tokenize("C o") == ["c", "o"] and not caplog.text
+    (tmp_path / "tokenizer_config.json").unlink()
+    path.write_text("\n".join([*SPECIAL_TOKENS, "c", "o", "[UNUSED1]"]) + "\n")
+    assert WordPieceTokenizer.load(path).tokenize("C o") == ["c", "o"] and not caplog.text
+
+
 def test_a_bare_vocab_txt(tmp_path):
     """One token per line; Windows line endings, a byte order mark and a missing final newline make no difference."""
     plain = "\n".join(VOCAB)

@@ -514,3 +514,18 @@ def test_plan_knows_where_weights_come_from(place, capsys):
             main(["plan", *words])
         assert not end.value.code
         assert f"train {' '.join(words)} --batch-size 32" in capsys.readouterr().out
+
+
+def test_a_config_without_model_type_is_a_bert_and_says_so(place, caplog):
+    """The first published configs have none. In one's own it may have been forgotten."""
+    values = BERT.to_dict()
+    values.pop("model_type", None)
+    Path("config.json").write_text(json.dumps(values))
+    assert set_up(Wanted("config.json", tokenizer="vocabulary")).config == BERT
+    assert "config.json has no model_type, so it is taken for a BERT" in caplog.text
+    Path("config.json").write_text(json.dumps({"hidden_size": 64}))
+    assert "config.json has no model_type, so it is taken for a BERT: hidden_size" in fails(model="config.json")
+    caplog.clear()
+    Path("config.json").write_text(json.dumps({**values, "architectures": ["BertForMaskedLM"]}))
+    set_up(Wanted("config.json", tokenizer="vocabulary"))
+    assert not caplog.text
