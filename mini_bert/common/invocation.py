@@ -6,6 +6,8 @@ import os
 import re
 import shlex
 import subprocess
+from collections.abc import Mapping
+from typing import Any
 
 CALLED_AS = "MINI_BERT_CALLED_AS"  # run.py sets it
 NO_BREAK = "\0"  # occurs in no path or sentence
@@ -19,6 +21,23 @@ def called_as() -> str:
 def command(name: str, *words: str | os.PathLike[str]) -> str:
     """A command as the user would type it: `mini-bert train --out 'my runs/first' --resume`."""
     return " ".join([called_as(), name, *map(quoted, words)])
+
+
+def option_words(options: Mapping[str, Any]) -> list[str]:
+    """Options of a command as words of the command line.
+
+    >>> option_words({"corpus": ["a.txt", "b.txt"], "learning_rate": 1e-3, "tie_head": True, "next_sentence": False})
+    ['--corpus', 'a.txt', '--corpus', 'b.txt', '--learning-rate', '0.001', '--tie-head']
+    """
+    words = []
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            words += [flag] if value else []
+        else:
+            for one in value if isinstance(value, list) else [value]:
+                words += [flag, str(one)]
+    return words
 
 
 def as_called(text: str) -> str:

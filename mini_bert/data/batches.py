@@ -38,6 +38,7 @@ class Batches:
 
     lanes   for an objective with a memory: the number of sequences in a whole batch, of which these are the
             micro-batches. Each of them then continues where it stopped in the batch before (data/lanes.py)
+    step    sequences per optimiser step, if batches are parts of it; only to compare with the size of the text
     """
 
     order: Order | Lanes
@@ -50,6 +51,7 @@ class Batches:
         seed: int = 0,
         fixed: bool = False,
         lanes: int | None = None,
+        step: int | None = None,
     ):
         check_positive("batch_size", batch_size)
         if isinstance(seed, bool) or not isinstance(seed, int):
@@ -71,12 +73,12 @@ class Batches:
             "batch_size": batch_size, "seed": seed, "fixed": fixed, "objective": objective.name, **objective.arguments,
             **({} if lanes is None else {"lanes": lanes}),
         }  # fmt: skip
-        if self.sequences < batch_size and not fixed:
+        if self.sequences < (needed := step or batch_size) and not fixed:
             logger.warning(
-                "the text makes %s, fewer than the batch size of %d: some appear more than once in a batch, with "
-                "different masks; use more text, or a smaller batch_size or max_seq_length",
+                "the text makes %s, but a batch has %d: some appear more than once in it; use more text, smaller "
+                "batches, or shorter sequences",
                 counted(self.sequences, "sequence"),
-                batch_size,
+                needed,
             )
 
     @property

@@ -41,7 +41,7 @@ class TextBatches(Batches):
                 parts, with `task` "next" (does the second follow?) or "order" (are they swapped?)
     held_out    the fraction of the documents to hold out for validation; `split` selects the side to use
     fixed       use the same masks and order in every epoch, for evaluation (default: only for validation)
-    lanes       see Batches
+    lanes, step see Batches
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class TextBatches(Batches):
         split: str = "train",
         fixed: bool | None = None,
         lanes: int | None = None,
+        step: int | None = None,
     ):
         if shards.info["tokenizer"] != tokenizer.fingerprint:
             raise ValueError(f"the shards in {shards.folder} were made with another tokenizer; prepare them again")
@@ -66,7 +67,7 @@ class TextBatches(Batches):
         fixed = split == "validation" if fixed is None else fixed
         kind = task if mode == "pairs" else mode
         source = open_source(shards, tokenizer, max_seq_length, kind, held_out, split == "validation")
-        super().__init__(source, objective, batch_size, seed, fixed, lanes)
+        super().__init__(source, objective, batch_size, seed, fixed, lanes, step)
         self.tokenizer = tokenizer
         self.arguments = {
             "max_seq_length": max_seq_length, "batch_size": batch_size, "seed": seed, "mode": mode, "task": task,

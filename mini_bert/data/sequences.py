@@ -169,6 +169,7 @@ def open_source(
     except ValueError as error:
         if not held_out:
             raise
+        open_source(shards, tokenizer, length, mode)  # if all of the text fails, too, the fraction is not the reason
         raise ValueError(
             f"with held_out={held_out}, {documents.count:,} of the {side}: {error}; or choose another fraction"
         ) from error

@@ -15,7 +15,6 @@ generator, which sees 15 % of its targets, 0.2 where no target can be copied (ne
 from mini_bert.objectives.masking import TO_RANDOM
 
 ABOVE = 0.3  # nats
-EQUAL = 0.05  # above the baseline by less than this is as good as it
 CHANCE = 0.2
 COPIED = 6.0  # what a word costs a model that knows frequencies only, and not one that sees it
 
@@ -52,7 +51,7 @@ def verdict(loss: float, baseline: float, visible: float = 1 - TO_RANDOM, subjec
     ('it uses context', 'it has learnt word frequencies, but shows no clear sign of context yet')
     >>> verdict(6.4, 6.5, subject="the generator")
     'the generator has learnt word frequencies, but does not use context yet'
-    >>> verdict(6.69, 6.5, subject="the generator")
+    >>> verdict(6.52, 6.5, subject="the generator")
     'the generator does almost as well as word frequencies alone'
     >>> verdict(8.0, 6.5)
     'it has not even learnt word frequencies yet'
@@ -61,7 +60,7 @@ def verdict(loss: float, baseline: float, visible: float = 1 - TO_RANDOM, subjec
         return f"{subject} uses context"
     if uses_context(loss, baseline, visible=0):  # or it copies
         return f"{subject} has learnt word frequencies, but shows no clear sign of context yet"
-    if loss < baseline + EQUAL:
+    if loss < baseline:
         return f"{subject} has learnt word frequencies, but does not use context yet"
     if knows_frequencies(loss, baseline):
         return f"{subject} does almost as well as word frequencies alone"

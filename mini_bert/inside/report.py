@@ -181,7 +181,7 @@ def checked_path(out: str | os.PathLike[str]) -> Path:
     path = Path(out)
     refuse_folder(out)
     if path.suffix.lower() not in PAGES:
-        path = picture_path(path)
+        path = picture_path(path, besides=PAGES[0])
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} for {path.name}; create it first")
     return path

@@ -42,13 +42,16 @@ def new_figure(width: float, height: float) -> Figure:
     return import_module("matplotlib.figure").Figure(figsize=(width, height), dpi=DPI, layout="constrained")
 
 
-def picture_path(path: str | os.PathLike[str]) -> Path:
-    """The path, with .png if it has no suffix. Raises ValueError if matplotlib cannot write the format."""
+def picture_path(path: str | os.PathLike[str], besides: str = "") -> Path:
+    """The path, with .png if it has no suffix. Raises ValueError if matplotlib cannot write the format.
+
+    besides: another suffix that the caller can write, for this message
+    """
     refuse_folder(path)
     path = Path(path)
     if not path.suffix:
         path = path.with_name(f"{path.name}.png")
-    _check_suffix(new_figure(1, 1), path)
+    _check_suffix(new_figure(1, 1), path, besides)
     return path
 
 
@@ -58,9 +61,10 @@ def refuse_folder(out: str | os.PathLike[str]) -> None:
         raise IsADirectoryError(f"{out} is a folder, expected a file, such as {os.path.join(out, 'picture.png')}")
 
 
-def _check_suffix(figure: Figure, path: Path) -> None:
+def _check_suffix(figure: Figure, path: Path, besides: str = "") -> None:
     if path.suffix[1:].lower() not in figure.canvas.get_supported_filetypes():
-        raise ValueError(f"{path} ends in {path.suffix!r}, which matplotlib cannot write; try .png, .svg or .pdf")
+        others = ", ".join(filter(None, [besides, ".png", ".svg"]))
+        raise ValueError(f"{path} ends in {path.suffix!r}, which matplotlib cannot write; try {others} or .pdf")
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> None:

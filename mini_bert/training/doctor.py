@@ -12,7 +12,6 @@ import math
 import os
 import textwrap
 from collections.abc import Sequence
-from statistics import mean
 
 from mini_bert.common.invocation import broken
 from mini_bert.common.progress import counted
@@ -24,14 +23,15 @@ from mini_bert.training.symptoms import (
     CHECKS,
     NOT_FINITE,
     NOT_LEARNING,
+    PATIENCE,
     PLATEAU,
     TOO_HIGH,
     Finding,
-    last_part,
     number,
 )
 
-MARKS = {"error": "ERROR", "warning": "WARNING", "good": "HEALTHY", "note": "NOTE"}  # in the order of a report
+# in the order of a report
+MARKS = {"error": "ERROR", "warning": "WARNING", "early": "EARLY", "good": "HEALTHY", "note": "NOTE"}
 
 
 def diagnose(run: str | os.PathLike[str]) -> list[Finding]:
@@ -114,7 +114,7 @@ def healthy(history: History) -> Finding:
     """Nothing is wrong: how good the model is, and whether more training would help."""
     steps, losses = history.series("train", "loss")
     evals, held = history.series("eval", "loss")
-    baseline, last = history.unigram_loss, mean(last_part(losses, 10))
+    baseline, last = history.unigram_loss, losses[-1]
     what = f"The {history.loss_name} went from {losses[0]:.2f} to {last:.2f} in {counted(steps[-1], 'step')}."
     if held:
         last = held[-1]
@@ -140,6 +140,8 @@ def healthy(history: History) -> Finding:
     if found := discriminator(history, history.last("eval") or history.last("train")):
         why += f" {found[0].upper()}{found[1:]}."
     if advice:
+        if baseline is not None and last >= baseline and steps[-1] < (history.end_of_warmup or 0) + PATIENCE:
+            return Finding("early", "It is too early to tell; nothing is wrong so far", what, why, advice)
         return Finding("good", "Nothing is wrong so far", what, why, advice)
     fall, over = fall_at_the_end(evals, held) if len(held) >= 4 else fall_at_the_end(steps, losses)
     advice = "It hardly falls any more: more text, a larger model or a longer schedule would be the next step."

@@ -97,7 +97,7 @@ class FolderRun:
         from mini_bert.training.figures import loss_picture
         from mini_bert.training.part_symptoms import discriminator
 
-        findings = [finding for finding in diagnose(self.path) if finding.level != "good"]
+        findings = [finding for finding in diagnose(self.path) if finding.level not in ("good", "early")]
         history = read_run(self.path)
         learnt = state.best is not None and history.uses_context(state.best)
         if state.stopped == "done" and weights_are_useless(findings) and not learnt:

@@ -38,7 +38,7 @@ from mini_bert.models.sizes import Kept, Shape, Sizes, tiles
 from mini_bert.training.optim import CHUNK
 from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import TrainingConfig
-from mini_bert.training.setup import Wanted, parts_counted, set_up
+from mini_bert.training.setup import Setup, Wanted, parts_counted, set_up
 from mini_bert.training.switches import checkpointed_layers
 
 SIXTEEN = ("activations", "moments", "weights")  # what can be kept in 16 bits
@@ -50,6 +50,7 @@ BASE = 36e6  # Python, NumPy, our modules, a small corpus
 WORD = 240  # bytes per vocabulary entry, in the tokenizer
 PRODUCT_BUFFERS = 4e6  # of matrix products, per thread
 FRAGMENTATION = 1.10  # arrays are allocated and freed all the time, which leaves gaps
+UNASKED = 256  # tokens per sequence; more than in any preset, so a note is due if nobody asked for them
 SPARE = 0.95  # a plan uses at most this fraction of the memory
 
 
@@ -224,12 +225,8 @@ def explained_memory(wanted: Wanted, sizes: Callable[[], Sizes], settings: Train
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "start new thread" not in str(error):  # no memory for its stack
             raise
-        choice = Choice(
-            settings.micro_batch, settings.threads or default_threads(),
-            *(getattr(settings, name) for name in Choice._fields[2:]),
-        )  # fmt: skip
         model = sizes()
-        needs = memory_by_purpose(model._replace(max_length=wanted.length or model.max_length), choice)
+        needs = memory_by_purpose(model._replace(max_length=wanted.length or model.max_length), choice_of(settings))
         parts = ", ".join(f"{purpose} {size / 1e6:,.0f} MB" for purpose, size in needs.items())
         chosen = [
             word for name in ("model", "init") if name in wanted.given for word in _option(name, wanted.given[name])
@@ -242,6 +239,24 @@ def explained_memory(wanted: Wanted, sizes: Callable[[], Sizes], settings: Train
             f"training this model with these settings needs about {sum(needs.values()) / 1e6:,.0f} MB ({parts}). "
             f"`{command('plan', *options)}` shows which settings need less; give the memory that you have"
         ) from error
+
+
+def choice_of(settings: TrainingConfig) -> Choice:
+    threads = settings.threads or default_threads()
+    return Choice(settings.micro_batch, threads, *(getattr(settings, name) for name in Choice._fields[2:]))
+
+
+def note_on_length(wanted: Wanted, setup: Setup, settings: TrainingConfig) -> str:
+    """For long sequences that nobody asked for: where their length comes from, what it costs, and how to change it."""
+    if wanted.length is not None or setup.length <= UNASKED or setup.length < setup.config.max_length:
+        return ""
+    sizes, batch = setup.sizes(setup.build(seed=None)), settings.batch_size
+    return (
+        f"{setup.length:,} tokens per sequence, from {setup.config.length_field} in the config of this "
+        f"{setup.config.name} or its default: a step of {counted(batch, 'sequence')} has {batch * setup.length:,} "
+        f"tokens and needs about {predicted_peak(sizes, choice_of(settings)) / 1e6:,.0f} MB of memory. "
+        "Shorter sequences are much faster: try --length 128"
+    )
 
 
 def default_choice(batch: int, threads: int, batch_start: int | None = None, **fixed: Any) -> Choice:

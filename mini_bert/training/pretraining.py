@@ -36,12 +36,12 @@ from mini_bert.training.display import collected_warnings
 from mini_bert.training.folder_run import FolderRun
 from mini_bert.training.initial_weights import start_from_folder, start_from_teacher
 from mini_bert.training.loop import is_done, next_learning_rate
-from mini_bert.training.plan import explained_memory
+from mini_bert.training.plan import explained_memory, note_on_length
 from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import CONFIG, RunFolder
 from mini_bert.training.run_lock import RunLock
 from mini_bert.training.settings import TrainingConfig
-from mini_bert.training.setup import Wanted, absolute, build, config_of, in_own_layout, set_up
+from mini_bert.training.setup import Wanted, absolute, build, config_of, folder_to_store, in_own_layout, set_up
 from mini_bert.training.switches import checkpointed_layers
 
 
@@ -80,6 +80,7 @@ def pretrain(
     if init_from_teacher and (wanted.teacher is None or wanted.init is not None):
         raise ValueError("--init-from-teacher needs --teacher, and no --init: a model can only start once")
     checkpointed_layers(training.checkpointing, setup.config.depth)  # refuses layers that do not exist
+    asked = {**wanted.given, "held_out": held_out, "init_from_teacher": init_from_teacher or None, **given}
     source = [absolute(name) for name in corpus] if corpus else default_corpus()
     try:
         with collected_warnings() as logged:
@@ -97,6 +98,7 @@ def pretrain(
         "objective_options": setup.options, "data": data | {"length": setup.length},
         **({"init": setup.init} if setup.init else {"model_from": absolute(wanted.source)}),
         **({"init_from_teacher": True} if init_from_teacher else {}),
+        "given": {name: _stored(name, value) for name, value in asked.items() if value is not None},
     }  # fmt: skip
     path = out or new_folder()
     try:
@@ -109,11 +111,18 @@ def pretrain(
             with suppress(OSError):
                 path.rmdir()
         raise
-    run.notes[:0] = filter(None, [note, *setup.notes, started])
+    run.notes[:0] = filter(None, [note, *setup.notes, note_on_length(wanted, setup, training), started])
     run.logged += [*logged, f"the tokenized text is stored in {shards.folder}"]
     run.tensorboard = tensorboard
     with _explained_memory(description):
         return run.train()
+
+
+def _stored(name: str, value: Any) -> Any:
+    """The value of an option as the description of a run has it: paths hold from any folder."""
+    if name in ("init", "teacher"):
+        return folder_to_store(value)
+    return absolute(value) if name in ("model", "tokenizer") else value
 
 
 def resume(
@@ -221,7 +230,7 @@ def _open(path: Path, description: dict[str, Any], tokenizer: Tokenizer, shards:
     batches = TextBatches(
         shards, tokenizer, objective, data.get("length") or config.max_length, settings.micro_batch,
         seed=settings.seed, held_out=data["held_out"], **kind.sequences,
-        lanes=settings.batch_size if kind.consecutive else None,
+        lanes=settings.batch_size if kind.consecutive else None, step=settings.batch_size,
     )  # fmt: skip
     ramps.check(batches, settings)
     run = FolderRun(path, build(config, kind, settings.seed), batches, settings, quiet)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mini_bert.common.invocation import command
+from mini_bert.common.invocation import command, option_words
 from mini_bert.common.progress import counted
 from mini_bert.common.wording import duration, with_article
 from mini_bert.data.generator import TextBatches
@@ -28,6 +28,10 @@ from mini_bert.training.settings import TrainingConfig
 if TYPE_CHECKING:
     from mini_bert.training.folder_run import FolderRun
 
+# options of `train` about one run: its length, and when it is measured and saved
+OF_ONE_RUN = ("steps", "minutes", "eval_every", "eval_minutes", "save_every")
+# fields of a TrainingConfig that are not options of `train`
+IN_PYTHON = ("clip", "beta1", "eps", "average_every", "log_every", "eval_sequences", "tensors_every", "keep")
 EXAMPLES = 6  # masked words to show
 AROUND = 10  # tokens to show on either side of a masked word, if the sequences are long enough
 
@@ -187,10 +191,8 @@ def next_steps(run: FolderRun) -> str:
     """Commands to try after a run, one per line"""
     tokenizer, config = run.batches.tokenizer, RunFolder.config(run.path)
     commands = [command("plot", run.path), command("doctor", run.path)]
-    model = config.get("model_from", None if "init" in config else preset_name(run.model.config))
-    if model is not None:  # None: a model of one's own, from Python
-        options = [*(["--model", model] if model != "mini" else []), *options_of(run)]
-        commands.insert(0, command("train", *options, *corpus_options(config), "--minutes", "120"))
+    if (options := options_of(run)) is not None:
+        commands.insert(0, command("train", *option_words(options), *corpus_options(config), "--minutes", "120"))
     if MASKED_WORDS in run.model.output_heads and tokenizer.mask_token:
         text = f"The answer is not {tokenizer.mask_token}."
         commands.insert(0, command("fill-mask", text, "--model", run.path / MODEL))
@@ -204,15 +206,31 @@ def corpus_options(config: dict[str, Any]) -> list[str]:
     corpus = config["data"]["corpus"]
     if corpus == ["builtin"] or "-" in corpus:
         return ["--corpus", "FILE_OR_FOLDER"]
-    return [word for name in corpus for word in ("--corpus", name.removeprefix(f"{Path.cwd()}{os.sep}"))]
+    return option_words({"corpus": [_from_here(name) for name in corpus]})
 
 
-def options_of(run: FolderRun) -> list[str]:
-    """The options of `mini-bert train` that select the objective of a run, where it is not that of the model."""
-    name, given = run.batches.objective.name, RunFolder.config(run.path).get("objective_options", {})
-    options = [] if name in (run.model.objective, Distillation.name) else ["--objective", name]
+def _from_here(value: Any) -> Any:
+    """A path in the current folder without that folder; other values are not changed."""
+    return value.removeprefix(f"{Path.cwd()}{os.sep}") if isinstance(value, str) else value
+
+
+def options_of(run: FolderRun) -> dict[str, Any] | None:
+    """The options of `mini-bert train` that make such a model on any text, in any time; None: there are none.
+
+    Of a run from Python, or of an older version, only the model and the objective are known.
+    """
+    config = RunFolder.config(run.path)
+    model = config.get("model_from", None if "init" in config else preset_name(run.model.config))
+    if model is None:  # trained further, or a model of one's own, from Python
+        return None
+    if "given" in config:
+        given = {name: value for name, value in config["given"].items() if name not in (*OF_ONE_RUN, *IN_PYTHON)}
+        texts = {name: ",".join(map(str, value)) for name, value in given.items() if isinstance(value, list)}
+        return {name: _from_here(value) for name, value in (given | texts).items()}
+    name, objective = run.batches.objective.name, config.get("objective_options", {})
+    options: dict[str, Any] = {} if model == "mini" else {"model": _from_here(model)}
     if name == MaskedWordsAndSentences.name:
-        options = ["--next-sentence"]
-    if "teacher" in given:
-        options += ["--teacher", given["teacher"]]
-    return options
+        options["next_sentence"] = True
+    elif name not in (run.model.objective, Distillation.name):
+        options["objective"] = name
+    return options | {name: objective[name] for name in ("teacher",) if name in objective}

@@ -9,7 +9,7 @@ from statistics import mean
 from typing import Any
 
 from mini_bert.common.atomic import write_atomic
-from mini_bert.common.invocation import command
+from mini_bert.common.invocation import command, option_words
 from mini_bert.common.progress import counted
 from mini_bert.files.model_folder import MODEL
 from mini_bert.models.registry import load_config, model_class
@@ -17,7 +17,7 @@ from mini_bert.plots.style import GREY, Axes, Figure, colour, dash, dress, new_f
 from mini_bert.training.board import clock
 from mini_bert.training.sweep import RUNS, Sweep
 from mini_bert.training.sweep_plan import Member, Options, SweepPlan, shown
-from mini_bert.training.sweep_runs import Point, RunReader, curve, train_words
+from mini_bert.training.sweep_runs import Point, RunReader, curve
 
 TABLE, CURVES = "table.md", "curves.svg"
 MOST_NAMED = 10  # settings in the legend
@@ -153,7 +153,7 @@ def objective_of(options: Options) -> str:
 def best_command(sweep: Sweep) -> str:
     """The command that trains the best run again, alone."""
     best = ranked(sweep)[0]
-    return command("train", *train_words(best.options))
+    return command("train", *option_words(best.options))
 
 
 def report(sweep: Sweep) -> str:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mini_bert.common.invocation import option_words
 from mini_bert.files.model_folder import MODEL
 from mini_bert.training.history import METRICS, History, finite, read_run
 from mini_bert.training.run_folder import CONFIG
@@ -188,24 +189,7 @@ def wait_until_free(path: Path) -> None:
             time.sleep(POLL)
 
 
-def train_words(options: Mapping[str, Any]) -> list[str]:
-    """Options of `mini-bert train` as words of the command line.
-
-    >>> train_words({"corpus": ["a.txt", "b.txt"], "learning_rate": 1e-3, "tie_head": True, "next_sentence": False})
-    ['--corpus', 'a.txt', '--corpus', 'b.txt', '--learning-rate', '0.001', '--tie-head']
-    """
-    words = []
-    for name, value in options.items():
-        flag = f"--{name.replace('_', '-')}"
-        if isinstance(value, bool):
-            words += [flag] if value else []
-        else:
-            for one in value if isinstance(value, list) else [value]:
-                words += [flag, str(one)]
-    return words
-
-
 def words_to_continue(path: Path, options: Mapping[str, Any]) -> list[str]:
     """What follows `mini-bert train`, to start the run in `path` or to resume it."""
     folder = ["--out", os.path.abspath(path), "--quiet"]
-    return ["--resume", *folder] if (path / CONFIG).exists() else [*train_words(options), *folder]
+    return ["--resume", *folder] if (path / CONFIG).exists() else [*option_words(options), *folder]

@@ -41,7 +41,7 @@ SMALL_BATCH = "The batch is very small"
 
 
 class Finding(NamedTuple):
-    level: str  # "error", "warning", "good" or "note"
+    level: str  # "error", "warning", "early", "good" or "note"
     title: str
     what: str  # the numbers
     why: str  # what they mean

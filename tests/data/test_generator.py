@@ -540,6 +540,15 @@ def test_errors_name_the_value(make, options, message):
         make(**options)
 
 
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_the_fraction_is_blamed_only_if_another_would_help(make, cache, split):
+    """All of the text is [UNK]: whatever is held out, there is nothing to predict."""
+    path = cache / "foreign.txt"
+    path.write_text("\n\n".join("ж" * number for number in range(1, 41)), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"^hardly any word of the text is in the tokenizer's vocabulary.*language\?$"):
+        make(source=path, held_out=0.5, split=split, length=6)
+
+
 def test_texts_that_make_no_pairs(make, cache):
     """A single document has no other to take false sentences from; documents of one sentence have no next sentence."""
     path = cache / "few.txt"
@@ -566,8 +575,8 @@ def test_texts_of_hardly_anything(make, cache, caplog):
         caplog.clear()
         generator = make(source=path, **options)
         assert (
-            "the text makes 2 sequences, fewer than the batch size of 7" in caplog.text
-            and "smaller batch_size" in caplog.text
+            "the text makes 2 sequences, but a batch has 7: some appear more than once" in caplog.text
+            and "smaller batches, or shorter sequences" in caplog.text
         )
         assert generator.sequences == 2 and len(generator) == 1
         assert str(generator).startswith("2 sequences (") and "of 1 document: 1 batch of 7 per epoch. " in str(

@@ -230,6 +230,26 @@ def test_bad_labelled_files(file, name, content, line, words):
     refused(read_labelled, file(name, content), line, words)
 
 
+CONLL = "EU B-ORG\nrejects O\n\nPeter B-PER\nsleeps O\n"
+QUESTIONS = '{"data": [{"paragraphs": []}]}'
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "content", "task"),
+    [
+        (read_labelled, "ner.conll", CONLL, "tag"),
+        (read_labelled, "ner.txt", CONLL, "tag"),
+        (read_scored, "en.conllu", "1\tDogs\tdog\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n", "tag"),
+        (read_labelled, "dev-v1.1.json", QUESTIONS, "qa"),
+        (read_tagged, "dev-v1.1.json", QUESTIONS, "qa"),
+        (read_squad, "ner.conll", CONLL, "tag"),
+    ],
+)
+def test_a_file_of_another_task(file, reader, name, content, task):
+    """The error names the task that reads it."""
+    refused(reader, file(name, content), None, f"which `mini-bert finetune {task}` reads")
+
+
 def test_columns_that_are_not_there(file):
     path = file("a.tsv", TSV)
     refused(read_labelled, path, 1, "no column 'review'; there are 'sentence', 'label'", text="review")

@@ -576,6 +576,12 @@ def test_a_folder_is_no_picture(name, tmp_path):
         checked_path(os.path.join(tmp_path, name))
 
 
+def test_the_formats_of_this_command_are_named(tmp_path):
+    """Besides pictures it writes pages."""
+    with pytest.raises(ValueError, match=r"ends in '\.txt', .*; try \.html, \.png, \.svg or \.pdf$"):
+        checked_path(tmp_path / "cat.txt")
+
+
 def test_a_model_without_a_word_head_has_maps_but_no_saliency(caplog):
     """Sentence encoders are published without a masked-word head."""
     bert = Bert(BERT, output_heads=(), seed=5)

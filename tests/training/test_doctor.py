@@ -12,7 +12,7 @@ import typer
 
 from mini_bert.cli.training import doctor
 from mini_bert.training import symptoms
-from mini_bert.training.doctor import diagnose, report
+from mini_bert.training.doctor import diagnose, report, summary
 from mini_bert.training.history import read_run
 from mini_bert.training.part_symptoms import discriminator
 from mini_bert.training.symptoms import (
@@ -131,10 +131,28 @@ def test_a_run_that_learnt_all_it_can(tmp_path):
 
 def test_a_young_run(tmp_path):
     """On the way down to the plateau, everything is fine so far."""
-    (finding,) = diagnose(run(tmp_path, steps=300))
-    assert finding.title == "Nothing is wrong so far"
+    (finding,) = diagnose(run(tmp_path, steps=1000, loss=resting))
+    assert finding.title == "Nothing is wrong so far" and finding.level == "good"
     (finding,) = diagnose(run(tmp_path, steps=100, every=10))
     assert "of 6.50: it has not even learnt word frequencies yet" in finding.why and "Too early" in finding.try_
+
+
+@pytest.mark.parametrize("above", [0.02, 0.2, 1.0])
+def test_above_the_baseline_it_is_too_early_to_tell(tmp_path, above):
+    """Such a run is not called healthy, nor is it said to have learnt anything."""
+    end = [{"kind": "eval", "step": 60, "loss": U + above}]
+    (finding,) = diagnose(run(tmp_path, loss=lambda step: U + above + 0.1, steps=60, every=20, end=end))
+    assert finding.level == "early" and "HEALTHY" not in report([finding])
+    assert finding.title == "It is too early to tell; nothing is wrong so far"
+    assert f"{above:.2f} above the unigram baseline" in finding.why and "it has learnt" not in finding.why
+
+
+def test_the_summary_and_the_report_give_one_loss(tmp_path):
+    """Both give the last record."""
+    folder = run(tmp_path, steps=4000, every=20, loss=lambda step: 6.0 - step / 2000)
+    last = read_run(folder).series("train", "loss")[1][-1]
+    (finding,) = diagnose(folder)
+    assert f" to {last:.2f} in 4,000 steps" in finding.what and f" to {last:.2f}," in summary(folder)
 
 
 def test_one_record_says_nothing_about_a_fall(tmp_path):
@@ -155,7 +173,7 @@ def test_the_plateau(tmp_path):
 def test_a_plateau_is_not_told_too_soon(tmp_path, steps):
     """A plateau of thousands of steps is normal: the run counts as healthy, and nothing else is reported."""
     (finding,) = diagnose(run(tmp_path, loss=resting, steps=steps, every=20))
-    assert finding.level == "good" and finding.title != PLATEAU
+    assert finding.level in ("good", "early") and finding.title != PLATEAU
 
 
 def test_warm_up_is_no_plateau(tmp_path):

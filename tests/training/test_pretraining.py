@@ -2,23 +2,27 @@
 
 import errno
 import importlib.util
+import inspect
 import io
 import json
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mini_bert.cli.main import main
+from mini_bert.cli.training import train as train_command
 from mini_bert.data.generator import MLMDataGenerator
 from mini_bert.evaluation.evaluate import Evaluation, word_counts
 from mini_bert.evaluation.unigram_baseline import verdict
@@ -26,6 +30,7 @@ from mini_bert.evaluation.word_frequencies import read_frequencies
 from mini_bert.files.model_folder import locate
 from mini_bert.inference.loading import load
 from mini_bert.models.mini import MiniBERT
+from mini_bert.models.registry import PRESETS, preset
 from mini_bert.objectives.masked_words import entropy_of, word_shares
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import checkpoint
@@ -33,11 +38,14 @@ from mini_bert.training import figures as plots
 from mini_bert.training.defaults import default_corpus, default_micro_batch, default_warmup, new_folder
 from mini_bert.training.figures import loss_picture
 from mini_bert.training.history import read_run
+from mini_bert.training.plan import UNASKED
 from mini_bert.training.pretraining import pretrain, resume
 from mini_bert.training.recorder import State
-from mini_bert.training.report import _is_shown, measured
+from mini_bert.training.report import IN_PYTHON, _is_shown, measured
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.run_lock import RunInUse, RunLock
+from mini_bert.training.settings import TrainingConfig
+from mini_bert.training.setup import Wanted
 
 WORDS = ["cats", "purr", "dogs", "bark", "birds", "sing", "fish", "swim", "bees", "hum", "."]
 
@@ -112,6 +120,70 @@ def test_a_run_from_the_command_line(place, monkeypatch, capsys):
     assert first["unigram_loss"] == pytest.approx(wanted, rel=1e-6)  # not their own frequencies, which give less
     assert entropy_of(held_out) < wanted - 1e-4
     assert frequencies.shape == (16,) and frequencies.sum() == pytest.approx(1) and frequencies.max() > 2 / 16
+
+
+def test_a_length_that_nobody_asked_for(place, capsys):
+    """A config's default of thousands of positions is named at the start, with what it costs; a given length is not."""
+    sizes = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 40}
+    Path("config.json").write_text(json.dumps({"model_type": "bert", "max_position_embeddings": 300, **sizes}))
+    few = ("--steps", "1", "--micro-batch", "1")
+    assert run(*few, "--out", "long") == 0
+    said = capsys.readouterr().err
+    assert "300 tokens per sequence, from max_position_embeddings in the config of this BERT" in said
+    assert re.search(
+        r"a step of 8 sequences has 2,400 tokens and needs about \d+ MB of memory.* try --length 128", said
+    )
+    assert "from max_position_embeddings" in Path("long/training.log").read_text()
+    assert run(*few, "--length", "300", "--out", "asked") == 0
+    assert "from max_position_embeddings" not in capsys.readouterr().err
+
+
+def test_fewer_sequences_than_a_batch(place, caplog):
+    """The warning counts the whole batch, not the part of a thread, and names no argument of Python."""
+    text = "\n\n".join(Path("text.txt").read_text().split("\n\n")[:2])
+    Path("text.txt").write_text(text)
+    assert run("--steps", "1", "--batch-size", "32", "--micro-batch", "4", "--held-out", "0", "--out", "few") == 0
+    said = caplog.text
+    assert re.search(r"the text makes \d+ sequences, but a batch has 32: some appear more than once in it; use", said)
+    assert "max_seq_length" not in said and "batch_size" not in said
+
+
+def test_the_next_command_has_only_options_of_train():
+    """`pretrain` in Python also takes settings that the command does not have."""
+    options = set(inspect.signature(train_command).parameters)
+    assert {field.name for field in fields(TrainingConfig)} - options == set(IN_PYTHON)
+    assert options >= {field.name for field in fields(Wanted)}
+
+
+def test_presets_get_no_note_on_their_length():
+    assert all(preset(name).max_length <= UNASKED for name in PRESETS)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--length 12 --lr 3e-4 --schedule cosine --optimizer muon --mask-prob 0.2 --masking whole-word --seed 3",
+        "--next-sentence --length 14 --checkpointing 0,1 --weight-decay 0 --held-out 0.1 --tie-head --warmup 0.2",
+        "--checkpointing --average ema --ema-decay 0.9 --batch-start 4 --micro-batch 4",
+    ],
+)
+def test_the_next_command_trains_the_same_model(place, capsys, options):
+    """With every setting that defines the run, and without those of this run alone."""
+    if "--next-sentence" in options:  # an architecture that has the head
+        sizes = {"vocab_size": 16, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3}
+        sizes |= {"intermediate_size": 40, "max_position_embeddings": 16, "type_vocab_size": 2}
+        Path("config.json").write_text(json.dumps({"model_type": "bert", **sizes}))
+        text = re.sub(r"\. \w", lambda start: start[0].upper(), Path("text.txt").read_text())  # where sentences end
+        Path("text.txt").write_text(text)
+    assert run("--steps", "2", "--eval-every", "1", "--out", "one", *options.split()) == 0
+    said = capsys.readouterr().err
+    words = shlex.split(re.search(r"mini-bert (train .* --minutes 120)$", said, re.MULTILINE)[1])
+    assert not {"--eval-every", "--steps", "--out", "--quiet"} & set(words)
+    assert str(place) not in " ".join(words)  # paths as they were given
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main([*words[:-2], "--steps", "2", "--eval-every", "1", "--out", "again", "--quiet"])
+    one, again = (json.loads(Path(name, "config.json").read_text()) for name in ("one", "again"))
+    assert one == again
 
 
 def test_zero_is_a_value(place):

@@ -14,6 +14,7 @@ from statistics import mean
 import numpy as np
 import pytest
 
+from mini_bert.common.invocation import option_words
 from mini_bert.plots import style
 from mini_bert.training import sweep_runs
 from mini_bert.training.halving import cost, counts, rung_shares, survivors
@@ -32,7 +33,7 @@ from mini_bert.training.sweep_plan import (
     parse_variation,
 )
 from mini_bert.training.sweep_report import best_command, curves, other_tasks, ranked, report, table
-from mini_bert.training.sweep_runs import Lost, Point, curve, judged, point_at, train_words
+from mini_bert.training.sweep_runs import Lost, Point, curve, judged, point_at
 
 STEP_SECONDS = 0.5
 LOG, EVAL, SAVE = 5, 20, 30  # steps
@@ -518,7 +519,7 @@ def test_a_sweep_that_is_stopped_anywhere_ends_with_the_same_table(tmp_path, how
 
 def test_words_of_the_command():
     """Values become the words that the command line reads."""
-    assert train_words({"warmup": 0.25, "corpus": ["a b"], "tie_head": True, "init_from_teacher": False}) == [
+    assert option_words({"warmup": 0.25, "corpus": ["a b"], "tie_head": True, "init_from_teacher": False}) == [
         "--warmup", "0.25", "--corpus", "a b", "--tie-head",
     ]  # fmt: skip
 

@@ -37,6 +37,8 @@ HEADINGS = (  # usual headers of texts or words, and of labels or tags
     {"sentence", "text", "review", "content", "tweet", "phrase", "word", "words", "token", "tokens", "form"},
     {"label", "labels", "class", "sentiment", "score", "tag", "tags", "ner", "ner_tags", "pos", "upos", "pos_tags"},
 )
+SQUAD = r'\s*\{\s*("version"\s*:\s*"[^"]*"\s*,\s*)?"data"\s*:\s*\['  # the start of its JSON
+FIRST = 50  # lines that show what a file is
 TABLES = "For a table of texts and labels, use `mini-bert finetune classify`"
 PIECES = 2  # the largest average number of space-separated parts of a word; Vietnamese words contain spaces
 Row = tuple[int, list[str]]  # the line of a word, and the fields there
@@ -51,6 +53,8 @@ def read_tagged(path: Path, column: int = -1) -> list[Tagged]:
     content = content_of(path)
     if format_of(os.fspath(path)) == "jsonl":
         return _tagged_json(path, content)
+    if re.match(SQUAD, content):
+        raise LabelError(path, None, f"expected a word and its tag on each line{task_hint(path, content)}")
     at, top = next(((line, text) for line, text in lines_of(content) if not _aside(text)), (0, ""))
     if is_conllu(path, top):
         return _tagged_conllu(path, content, 3 if column == -1 else column)
@@ -168,6 +172,23 @@ def is_conllu(path: Path, first: str) -> bool:
         return True
     fields = first.split("\t")
     return len(fields) == 10 and re.fullmatch(r"1(-\d+)?|0\.1", fields[0]) is not None
+
+
+def task_hint(path: Path, content: str) -> str:
+    """Which task reads this file, for an error of another one: "" if it has neither tagged words nor SQuAD's questions.
+
+    Tagged words are in columns of equal number, and the last one has BIO tags, or the file is called so.
+    """
+    if re.match(SQUAD, content):
+        return "; it looks like SQuAD's questions, which `mini-bert finetune qa` reads"
+    lines = [text for _, text in lines_of(content) if not _aside(text)][:FIRST]
+    rows = [text.split("\t") if "\t" in text else text.split() for text in lines]
+    named = re.search(r"\.(conllu?|iob2?|bio)(\.|$)", os.path.basename(os.fspath(path)).lower())
+    columns = {len(row) for row in rows}
+    tagged = len(columns) == 1 and columns != {1} and all(re.fullmatch(r"O|[BIES]-\S+", row[-1]) for row in rows)
+    if named or tagged or (lines and is_conllu(path, lines[0])):
+        return "; it looks like words with tags (CoNLL), which `mini-bert finetune tag` reads"
+    return ""
 
 
 def read_conllu(path: Path) -> list[Parsed]:

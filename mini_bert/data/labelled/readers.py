@@ -30,7 +30,7 @@ from typing import Any
 
 from mini_bert.common.progress import counted
 from mini_bert.corpora.formats import LONGEST_RECORD, format_of
-from mini_bert.data.labelled.conll import read_conllu, read_tagged
+from mini_bert.data.labelled.conll import SQUAD, read_conllu, read_tagged, task_hint
 from mini_bert.data.labelled.examples import (
     ColumnError,
     LabelError,
@@ -200,14 +200,16 @@ def _records(
     content = content_of(path)
     top = content.lstrip().partition("\n")[0]
     format = format_of(os.fspath(path)) or ("jsonl" if top.startswith("{") else None)
-    if format == "jsonl":
+    if format == "jsonl" and not re.match(SQUAD, content):
         records = some(path, list(json_lines(path, content)))
         at, names = records[0][0], list(records[0][1])
     elif format in ("tsv", "csv") or (format == "txt" and "\t" in top):
         rows = _quoted(path, content) if format == "csv" else _tabbed(content)
         return _table(path, rows, given, bare)
     else:
-        hint = "; is it one JSON document? Write one object per line" if top.startswith("[") else ""
+        hint = task_hint(path, content)
+        if top.startswith("["):
+            hint = "; is it one JSON document? Write one object per line"
         raise LabelError(path, None, f"expected a .tsv, .csv or .jsonl file, which may be compressed{hint}")
     return at, names, some(path, records), [name for name, _ in given]
 
@@ -352,6 +354,8 @@ def read_squad(path: Path, unanswered: bool = False) -> list[Question]:
     a warning. `unanswered`: keep them, and accept questions without answers, for prediction.
     """
     content = content_of(path)
+    if not content.lstrip().startswith(("{", "[")) and (hint := task_hint(path, content)):
+        raise LabelError(path, None, f"expected SQuAD's JSON, or JSON lines{hint}")
     whole = re.match(r'\s*\{\s*"(version|data)"', content) or format_of(os.fspath(path)) != "jsonl"
     places = _squad_places(path, content) if whole else _flat_places(path, content)
     questions, impossible = [], 0
