@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from importlib import import_module
@@ -12,8 +11,6 @@ from typing import Any
 from mini_bert.common.json_values import read_object
 from mini_bert.common.wording import did_you_mean, with_article
 from mini_bert.models.base import Model
-
-logger = logging.getLogger(__name__)
 
 PUBLISHED_CLASS = re.compile(r"(\w+?)(For[A-Z]\w*|(LMHead|DoubleHeads|PreTrained)?Model)")  # (family)(what it is for)
 
@@ -127,5 +124,9 @@ def load_config(name: str | os.PathLike[str]) -> Any:
         reason = " has no model_type, so it is taken for a BERT" if guessed else ""
         raise ValueError(f"{path}{reason}: {error}") from error
     if guessed:
-        logger.warning("%s has no model_type, so it is taken for a BERT; for another model, add it", path)
+        import logging  # here, because it is slow to load
+
+        logging.getLogger(__name__).warning(
+            "%s has no model_type, so it is taken for a BERT; for another model, add it", path
+        )
     return config

@@ -6,7 +6,6 @@ refused with a message that names the difference, because it would silently give
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -40,7 +39,6 @@ BERT = LAYOUTS["bert"]
 PREFIX = "##"  # marks a piece that continues a word
 
 CAPITALS = 0.01  # the share of tokens with capital letters from which on a vocabulary is not a lower-case one
-logger = logging.getLogger(__name__)
 
 Read = tuple[list[str], dict[str, Any]]  # tokens in the order of their ids; the arguments of WordPieceTokenizer
 
@@ -75,7 +73,9 @@ def _read_vocab(path: Path) -> Read:
         capitals = sum(token != token.lower() for token in tokens if not token.startswith(("[", "<")))
         settings["lowercase"] = capitals <= CAPITALS * len(tokens)
         if not settings["lowercase"]:
-            logger.warning(
+            import logging  # here, because it is slow to load
+
+            logging.getLogger(__name__).warning(
                 "%s has %s with capital letters, so texts keep theirs; if they should be lower-cased, write "
                 '{"do_lower_case": true} into %s beside it',
                 path, counted(capitals, "token"), CONFIG,
