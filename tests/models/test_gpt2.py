@@ -235,7 +235,8 @@ def test_heads_that_it_does_not_have():
 def test_transformers_opens_what_we_write(tied, next_word, tmp_path):
     """Without warnings, and it computes the same."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    model = scattered(replace(CONFIG, tie_word_embeddings=tied, bos_token_id=0, eos_token_id=0), next_word=next_word)
+    heads = ("next_word",) if next_word else ()
+    model = scattered(replace(CONFIG, tie_word_embeddings=tied, bos_token_id=0, eos_token_id=0), output_heads=heads)
     model.save_pretrained(tmp_path)
     kind = transformers.GPT2LMHeadModel if next_word else transformers.GPT2Model
     theirs, report = kind.from_pretrained(tmp_path, output_loading_info=True)

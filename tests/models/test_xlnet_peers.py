@@ -264,7 +264,7 @@ def test_a_classifier_pools_the_same_token(chosen, tmp_path):
     """With a tokenizer that puts [CLS] first and pads on the right, we save summary_type "first", and transformers
     computes the same scores. A config that says "last" is followed, whatever the tokenizer."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    model = XLNet(XLNetConfig(len(tiny.TOKENIZER), 14, 3, 2, 11, initializer_range=0.3), False, 1, np.float64)
+    model = XLNet(XLNetConfig(len(tiny.TOKENIZER), 14, 3, 2, 11, initializer_range=0.3), (), 1, np.float64)
     task = Classify(["no", "yes", "perhaps"], ["cls"], True)
     tuned = with_task(model, task, 0.0, 2, tiny.TOKENIZER if chosen else None)
     assert tuned.config.summary_type == ("first" if chosen else "last")
