@@ -39,7 +39,7 @@ def run(*words: object, capture: bool = False, forgive: Callable[[], bool] = lam
 
     forgive: whether to go on although it failed
     """
-    print("+ python", *words, flush=True)
+    print(" ".join(map(str, ("+ python", *words))) + "\n", end="", flush=True)  # in one piece: others print, too
     done = subprocess.run([sys.executable, *map(str, words)], stdout=subprocess.PIPE if capture else None, text=True)
     if done.returncode and not forgive():
         raise SystemExit("this command failed; repair what it says, and start the benchmark again to continue")

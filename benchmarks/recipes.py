@@ -5,6 +5,7 @@
     python benchmarks/recipes.py --data ../shared/data --questions "Adam's rate"      then one question, or all
     python benchmarks/recipes.py --data ../shared/data --rows adam-lr-1e-3
     python benchmarks/recipes.py --table                                              what has been measured so far
+    python benchmarks/recipes.py --table --figure docs/pictures/recipes.svg           and a picture of it
 
 A row is one `mini-bert train`, which is printed. Every row gets the same time on two cores, five minutes unless
 `--minutes` says otherwise; results of another length are kept apart. equal_time.py says how the time is spent, and
@@ -12,7 +13,8 @@ where results are kept. Two rows train side by side on a core each (`--jobs 2`),
 
 The score is the held-out loss of the run's model: `mini-bert eval` on the 1 % of documents that no row trained on, 15 %
 masked whatever the row trained with, the mean of Wikipedia and books. A run keeps the best of its evaluations, which is
-the last one in all rows but those that diverge. The model stays in its folder, for other measurements.
+the last one in all rows but those that diverge. Beside it, the share of grammatical minimal pairs in which the model
+finds the right sentence more likely, in percent: 200 pairs of each of 34 kinds, with a standard error of 0.6.
 
 Compare architectures only with each other: these rows have tied tables and 2.95 million weights, the others are
 Mini-BERT with 4.5 million.
@@ -28,12 +30,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from equal_time import HERE, RESULTS, corpora, measure_speed, read, records, run, seconds_per_step, write
 
+from mini_bert.plots.style import GREY, colour, dress, new_figure, save
+
 VARIANTS = HERE / "variants.py"  # the commands of `mini-bert`, with more models
 MINUTES = 5.0
+PAIRS = 200  # of each kind
 # Options that change the time of a step.
 COSTLY = ("--model", "--batch-size", "--micro-batch", "--length", "--mask-prob", "--optimizer", "--objective")
 AS_COSTLY = {  # the same operations, on other weights or ids
@@ -76,6 +81,7 @@ def named(base: str, **more: str) -> tuple[Row, ...]:
 
 ADAM = ""
 MUON = "--optimizer muon --schedule wsd"
+BASE = "muon-2-2"  # what most rows differ from in one thing
 QUESTIONS = (
     Question("Adam's rate", rows("adam-lr", ADAM, "--learning-rate", "5e-4 1e-3 2e-3 3e-3 4e-3")),
     Question("Adam's memory", rows("adam-beta2", "--learning-rate 2e-3", "--beta2", "0.95 0.98 0.99")),
@@ -88,9 +94,18 @@ QUESTIONS = (
         MUON, muon_1_1="--lr 1e-3", muon_2_2="--lr 2e-3", muon_3_3="--lr 3e-3", muon_2_4="--lr 2e-3 --muon-lr 4e-3",
         muon_4_4="--lr 4e-3", muon_4_2="--lr 4e-3 --muon-lr 2e-3",
     )),
+    Question("Memory with Muon", named(
+        MUON, muon_beta2_98="--beta2 0.98", muon_beta2_95="--beta2 0.95", muon_momentum_90="--momentum 0.9",
+        muon_momentum_98="--momentum 0.98",
+    )),
+    Question("Warm-up with Muon", rows("muon-warmup", MUON, "--warmup", "0.03 0.06 0.25")),
     Question("Muon's schedule", named(
         "--optimizer muon", muon_linear="--schedule linear", muon_cosine="--schedule cosine",
         muon_wsd_half="--schedule wsd --decay-share 0.5", muon_wsd_fifth="--schedule wsd --decay-share 0.2",
+    )),
+    Question("What lasts longer", named(  # in rows of 20 minutes and more, with those above
+        "", muon_1_1_linear="--optimizer muon --schedule linear --lr 1e-3",
+        muon_batch_64_linear="--optimizer muon --schedule linear --batch-size 64 --lr 2e-3",
     )),
     Question("Batch size with Muon", named(
         MUON, muon_batch_16="--batch-size 16 --lr 1.4e-3", muon_batch_64="--batch-size 64 --lr 2.8e-3",
@@ -168,7 +183,7 @@ class Options(NamedTuple):
 
 def train(words: Sequence[str], options: Options, steps: int, folder: Path) -> None:
     shared = ["--tokenizer", "8k", "--held-out", "0.01", "--length", "64", "--threads", str(options.threads)]
-    given = {"--model": "mini", **dict(zip(words[::2], words[1::2], strict=True))}
+    given = {"--model": "mini", "--optimizer": "adam", **dict(zip(words[::2], words[1::2], strict=True))}
     shared = [word for pair in zip(shared[::2], shared[1::2], strict=True) if pair[0] not in given for word in pair]
     run(VARIANTS, "train", *(word for pair in given.items() for word in pair), *shared, *corpora(options.data),
         "--steps", steps, "--eval-every", 1000, "--save-every", 1000, "--out", folder, "--quiet",
@@ -190,13 +205,16 @@ def measure(row: Row, options: Options) -> None:
     elif not (folder / "model").is_dir() and not diverged(folder):
         words = row.words[row.words.index("--order") :][:2] if "--order" in row.words else ()  # a run does not keep it
         run(VARIANTS, "train", "--out", folder, "--resume", "--quiet", *words, forgive=lambda: diverged(folder))
-    loss = None
-    if not diverged(folder):
-        words = ("eval", folder, *corpora(options.data), "--held-out", 0.01, "--threads", 1, "--length", 64, "--json")
-        loss = statistics.mean(one["loss"] for one in json.loads(run(VARIANTS, *words, capture=True))["results"])
     steps = json.loads((folder / "config.json").read_text())["training"]["steps"]
-    write(path, {"loss": loss, "steps": steps, "words": list(row.words)})
-    print(f"{row.name}: {shown(loss)} after {steps:,} steps", flush=True)
+    found: dict[str, Any] = {"loss": None, "steps": steps, "words": list(row.words)}
+    if not diverged(folder):
+        words = ("eval", folder, *corpora(options.data), "--held-out", 0.01, "--length", 64, "--threads", 1, "--json")
+        texts = json.loads(run(VARIANTS, *words, capture=True))["results"]
+        words = ("eval", folder, "--pairs", options.data / "blimp", "--max-pairs", PAIRS, "--threads", 1, "--json")
+        pairs = json.loads(run(VARIANTS, *words, capture=True))["minimal_pairs"][0]
+        found |= {"loss": statistics.mean(text["loss"] for text in texts), "pairs": 100 * pairs["accuracy"]}
+    write(path, found)
+    print(f"{row.name}: {shown(found['loss'])} after {steps:,} steps", flush=True)
 
 
 def diverged(folder: Path) -> bool:
@@ -216,13 +234,37 @@ def table(options: Options) -> str:
                 "",
                 f"**{question.title}**",
                 "",
-                "| row | options | steps | held-out loss |",
-                "|---|---|---:|---:|",
+                "| row | options | steps | held-out loss | pairs, % |",
+                "|---|---|---:|---:|---:|",
             ]
         for row, path in measured:
             one = read(path)
-            lines.append(f"| {row.name} | `{' '.join(row.words)}` | {one['steps']:,} | {shown(one['loss'])} |")
+            pairs = f"{one['pairs']:.1f}" if "pairs" in one else ""
+            cells = (row.name, f"`{' '.join(row.words)}`", f"{one['steps']:,}", shown(one["loss"]), pairs)
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines[1:])
+
+
+def figure(options: Options, path: Path) -> None:
+    """The losses and the pairs of all rows, question by question, and lines at the row that the others differ from."""
+    lines: list[tuple[str, dict[str, Any]]] = []  # from top to bottom: titles have no result
+    for question in QUESTIONS:
+        measured = [(row.name, read(options.result(row))) for row in question.rows]
+        measured = [(name, one) for name, one in measured if one]
+        lines += [(question.title, {}), *measured] if measured else []
+    base = read(options.results / f"{options.minutes:g}-minutes" / f"{BASE}.json")
+    drawn = new_figure(10, 0.19 * len(lines) + 1)
+    panels = drawn.subplots(1, 2, sharey=True, width_ratios=(2, 1))
+    for panel, key, title in zip(panels, ("loss", "pairs"), ("held-out loss", "minimal pairs, %"), strict=True):
+        places = [(-place, one[key]) for place, (_, one) in enumerate(lines) if one.get(key) is not None]
+        panel.plot([value for _, value in places], [place for place, _ in places], "o", markersize=4, color=colour(0))
+        if base:
+            panel.axvline(base[key], color=GREY, linewidth=0.8, linestyle="--")
+        dress(panel, title, "")
+    names = [name if one else name.upper() for name, one in lines]
+    panels[0].set_yticks(range(0, -len(lines), -1), names, fontsize=7)
+    panels[0].set_ylim(0.8 - len(lines), 0.8)
+    save(drawn, path)
 
 
 def chosen(questions: Sequence[str], names: Sequence[str]) -> Iterator[Row]:
@@ -245,6 +287,7 @@ def main() -> None:
     parser.add_argument("--speed", action="store_true", help="measure the seconds per step, and stop")
     parser.add_argument("--list", action="store_true", help="print the rows, and stop")
     parser.add_argument("--table", action="store_true", help="print what has been measured, and stop")
+    parser.add_argument("--figure", type=Path, help="with --table: draw this picture, too")
     given = parser.parse_args()
     unknown = set(given.rows) - {row.name for row in chosen((), ())}
     if unknown:
@@ -257,6 +300,8 @@ def main() -> None:
         return
     if given.table:
         print(table(options))
+        if given.figure is not None:
+            figure(options, given.figure)
         return
     if given.data is None:
         raise SystemExit("give --data, the folder with pretrain/wiki.txt.xz and pretrain/books.txt.xz")
