@@ -79,7 +79,7 @@ def main() -> None:
             data = data._replace(dev=whole[:: max(1, len(whole) // recipe.measured)])
         task = make_task(recipe.kind, model, data, vectors=recipe.vectors)
         settings = FineTuning(options.epochs or recipe.epochs, learning_rate=options.learning_rate,
-                              threads=options.threads)  # fmt: skip
+                              ema_decay=options.ema_decay, threads=options.threads)  # fmt: skip
         settings = with_defaults(settings, recipe.kind, model, len(data.train))
         runs: Runs | None = None
         length = min(128, model.max_length)
@@ -163,6 +163,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--learning-rate", type=float)
+    parser.add_argument("--ema-decay", type=float, default=FineTuning.ema_decay)
     parser.add_argument("--threads", type=int, default=default_threads())
     return parser.parse_args()
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mini_bert.cli.words import ENGINE, MODELS, sharing
+from mini_bert.cli.words import BY_NAME, ENGINE, MODELS, sharing
 from mini_bert.finetuning.settings import FineTuning
 
 STRIDE = Annotated[int | None, typer.Option(min=1, help="tokens from one window to the next; default: half a window")]
@@ -24,12 +24,13 @@ AS_JSON = Annotated[bool, typer.Option("--json", help="print JSON")]
 def _shared(
     train: Annotated[str | None, typer.Option(help="the file to train on", show_default="synthetic examples")] = None,
     dev: Annotated[
-        str | None, typer.Option(help="the file to evaluate on; default: a tenth of --train is held out")
+        str | None, typer.Option(help="the file to evaluate on; default: about a tenth of --train is held out")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="the folder for the best model; default: none is saved")] = None,
     model: Annotated[str, typer.Option(help=MODELS)] = "mini-bert",
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="passes over the data", show_default="3; up to 10 on small data")
+        int | None,
+        typer.Option(min=1, help="passes over the data", show_default="3; more on small data, for 200 steps or more"),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="examples per step")] = FineTuning.batch_size,
     learning_rate: Annotated[
@@ -43,8 +44,15 @@ def _shared(
         float | None,
         typer.Option(help="fraction of words replaced by [MASK] in training; default: 0.1 for classify, else 0"),
     ] = None,
+    ema_decay: Annotated[
+        float,
+        typer.Option(help="measure and keep a moving average of the weights, with this decay per step; 0: none"),
+    ] = FineTuning.ema_decay,
     patience: Annotated[
-        int, typer.Option(min=1, help="stop after this many evaluations without a better score")
+        int,
+        typer.Option(
+            min=1, help="stop after this many evaluations without a better score; each counts for 20 steps or more"
+        ),
     ] = FineTuning.patience,
     seed: Annotated[
         int, typer.Option(min=0, help="the first seed; also selects the examples for --max-samples")
@@ -77,6 +85,7 @@ def _finetune(kind: str, given: dict[str, Any], columns: dict[str, Any] | None =
     given: shared options by name; columns: column names of the data files; options: options of the task
     """
     from mini_bert.common.progress import showing
+    from mini_bert.files.model_folder import locate, read_config
     from mini_bert.finetuning.data import read_data
     from mini_bert.finetuning.finetune import check_out, finetune
     from mini_bert.finetuning.report import describe
@@ -86,6 +95,7 @@ def _finetune(kind: str, given: dict[str, Any], columns: dict[str, Any] | None =
     settings = FineTuning(**{name: given[name] for name in FineTuning.__dataclass_fields__ if name in given})
     model, out, as_json = given["model"], given["out"], given["as_json"]
     check_out(out)
+    read_config(locate(model, quiet=True))  # a wrong path is an error before the data is read
     views = options.get("loss") == "views"
     data = read_data(kind, given["train"], given["dev"], given["max_samples"], settings.seed, views, **(columns or {}))
     if not as_json:
@@ -103,9 +113,9 @@ def _finetune(kind: str, given: dict[str, Any], columns: dict[str, Any] | None =
 
 @_task("classify")
 def finetune_classify(
-    text: Annotated[str | None, typer.Option(help="the text column; default: found by its usual names")] = None,
+    text: Annotated[str | None, typer.Option(help=BY_NAME.format("text"))] = None,
     second: Annotated[str | None, typer.Option(help="the column of the second text, for pairs")] = None,
-    label: Annotated[str | None, typer.Option(help="the label column")] = None,
+    label: Annotated[str | None, typer.Option(help=BY_NAME.format("label"))] = None,
 ) -> dict[str, Any]:
     """Classify texts or pairs of texts. From .tsv, .csv or .jsonl files with a text and a label column.
 
@@ -116,7 +126,7 @@ def finetune_classify(
 
 @_task("tag")
 def finetune_tag(
-    column: Annotated[int, typer.Option(help="the column of the tags, from 0; -1 is the last")] = -1,
+    column: Annotated[int, typer.Option(help="the column of the tags, counted from 0; -1 is the last")] = -1,
     stride: STRIDE = None,
 ) -> dict[str, Any]:
     """Tag words: entities or parts of speech. From CoNLL, CoNLL-U or .jsonl; entities are scored by F1.
@@ -146,11 +156,9 @@ def finetune_similarity(
             help="with --vectors: regression, contrastive, or views (SimCSE): --train is plain text, without scores"
         ),
     ] = "regression",
-    first: Annotated[
-        str | None, typer.Option(help="the column of the first text; default: found by its usual names")
-    ] = None,
-    second: Annotated[str | None, typer.Option(help="the column of the second text")] = None,
-    score: Annotated[str | None, typer.Option(help="the score column")] = None,
+    first: Annotated[str | None, typer.Option(help=BY_NAME.format("first text's"))] = None,
+    second: Annotated[str | None, typer.Option(help="the second text's column")] = None,
+    score: Annotated[str | None, typer.Option(help=BY_NAME.format("score"))] = None,
 ) -> dict[str, Any]:
     """Score how similar two texts are. From .tsv, .csv or .jsonl files with two texts and a score.
 
@@ -182,7 +190,7 @@ def predict(
     ] = None,
     text: Annotated[
         str | None,
-        typer.Option("--text", "--first", help="the table's text column; default: found by its usual names"),
+        typer.Option("--text", "--first", help=BY_NAME.format("table's text")),
     ] = None,
     second: Annotated[str | None, typer.Option(help="the table's column of the second text, for pairs")] = None,
     question: Annotated[str | None, typer.Option(help="a question to answer from --context")] = None,
@@ -192,7 +200,8 @@ def predict(
         bool, typer.Option("--score", help="also score the predictions: --file has labels, as for fine-tuning")
     ] = False,
     label: Annotated[
-        str | None, typer.Option(help="with --score: the column of the label, or of the score; for tags its number")
+        str | None,
+        typer.Option(help="with --score: the column of the label or score; for tags its number, counted from 0"),
     ] = None,
     engine: Annotated[str, typer.Option(help=ENGINE)] = "numpy",
     as_json: AS_JSON = False,

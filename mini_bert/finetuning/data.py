@@ -1,7 +1,7 @@
 """Training and dev examples: from two files, from one file with a part held out, or synthetic.
 
-Without a dev file, a tenth of the training file is held out. Examples with the same text stay on one side, and so do
-all questions on one text. Neighbouring lines are often related (phrases of a sentence, sentences of a document), so
+Without a dev file, about a tenth of the training file is held out. Examples with the same text stay on one side, and so
+do all questions on one text. Neighbouring lines are often related (phrases of a sentence, sentences of a document), so
 blocks are held out rather than single lines; several blocks spread over the file, because it may be sorted by label.
 This is still not an independent dev set, and the output says so.
 """
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,11 +79,16 @@ def read_data(
     name = Path(train).name
     labels = labelled.label_names(examples) if kind in ("classify", "tag") else []
     notes = _no_entities(examples, labels, train) if kind == "tag" else []
+    if kind == "classify" and len(examples) >= HELD_OUT and len(labels) > len(examples) / 2:
+        notes.append(
+            f"there are almost as many labels as examples, {len(labels):,} for {len(examples):,}, such as "
+            f"{labels[0]!r:.40}: that is hardly a class; --label names another column"
+        )
     if dev is None:
         rest, kept, note = cut(examples, train)
-        data = TaskData(rest, kept, name, f"a part of {name}", labels, [*notes, note])
+        data = TaskData(rest, kept, name, f"held out of {name}", labels, [*notes, note])
     else:
-        measured = _read(kind, dev, given)
+        measured = examples if not views and os.path.samefile(train, dev) else _read(kind, dev, given)
         if labels:
             labelled.check_labels(measured, labels, dev)
         notes += seen(examples, measured, train, dev)
@@ -98,10 +105,7 @@ def _read(kind: str, path: str, columns: dict[str, Any]) -> list[Any]:
     try:
         return READERS[kind](path, **columns)
     except labelled.ColumnError as error:
-        option = f"--{error.argument}"
-        raise error.with_remedy(
-            f"Name the column with {option} NAME, or, if there is no header, give its number, {option} 1"
-        ) from None
+        raise error.with_option(f"--{error.argument}") from None
 
 
 def cut(examples: Sequence[Any], path: str) -> tuple[list[Any], list[Any], str]:
@@ -115,7 +119,7 @@ def cut(examples: Sequence[Any], path: str) -> tuple[list[Any], list[Any], str]:
         same = f", all the same {what}" if len(groups) == 1 < len(examples) else ""
         has = f"{counted(len(examples), 'example')}{same}"
         raise ValueError(f"{path} has {has}, too few to hold some out; give a dev file with --dev")
-    chosen = held_out(len(groups))
+    chosen = held_out(list(map(len, groups.values())))
     parts: tuple[list[Any], list[Any]] = [], []
     for number, group in enumerate(groups.values()):
         parts[number in chosen].extend(group)
@@ -125,35 +129,37 @@ def cut(examples: Sequence[Any], path: str) -> tuple[list[Any], list[Any], str]:
             f"{path} has {counted(len(examples), 'example')}; with {counted(len(parts[1]), 'example')} held out, all "
             f"others have the label {labels[0].pop()!r}, and there is nothing to learn; give a dev file with --dev"
         )
-    blocks = counted(_blocks(len(chosen)), "block")
     whole = "; no text has questions on both sides" if asked else ""
     note = (
-        f"held out: {len(parts[1]):,} of the {counted(len(examples), 'example')} of {Path(path).name}, {blocks} spread "
-        f"over it{whole}. This is not an independent dev set: it resembles the training data, so expect less on other "
-        "data; for scores to report, give a separate file with --dev"
+        f"measured on {counted(len(parts[1]), 'example')} of {Path(path).name}, not used for training{whole}. They are "
+        "not an independent dev set, because they resemble the training data, so expect less on other data; for scores "
+        "to report, give a separate file with --dev"
     )
     return *parts, note
 
 
-def held_out(count: int) -> set[int]:
-    """Which tenth of `count` things is held out: the end of each of some equal parts
+def held_out(sizes: Sequence[int]) -> set[int]:
+    """Which groups of examples are held out, about a tenth of all examples: the ends of some equal parts of the file
 
-    >>> sorted(held_out(40)), sorted(held_out(3))
-    ([18, 19, 38, 39], [2])
+    There are about as many parts as examples from each, at most BLOCKS. A group of more than a tenth of the examples is
+    held out only if all are as large: then the last of the smallest.
+
+    >>> sorted(held_out([1] * 40)), sorted(held_out([2] * 20)), sorted(held_out([18, 22]))
+    ([18, 19, 38, 39], [9, 19], [0])
     """
-    kept = max(1, count // HELD_OUT)
-    blocks = _blocks(kept)
-    places: set[int] = set()
-    for block in range(blocks):
-        size = kept * (block + 1) // blocks - kept * block // blocks
-        end = count * (block + 1) // blocks
-        places.update(range(end - size, end))
-    return places
-
-
-def _blocks(kept: int) -> int:
-    """The number of blocks for `kept` examples: about as many as examples per block, at most BLOCKS."""
-    return min(BLOCKS, math.isqrt(kept))
+    ends = list(accumulate(sizes))
+    wanted = max(1, ends[-1] // HELD_OUT)
+    blocks = min(BLOCKS, math.isqrt(wanted))
+    chosen: set[int] = set()
+    count = 0
+    for block in range(1, blocks + 1):
+        target, place = wanted * block // blocks, bisect_right(ends, ends[-1] * block // blocks)
+        while place and count < target:
+            place -= 1
+            if place not in chosen and count + sizes[place] <= target:
+                chosen.add(place)
+                count += sizes[place]
+    return chosen or {min(reversed(range(len(sizes))), key=lambda place: sizes[place])}
 
 
 def together(example: Any) -> Hashable:

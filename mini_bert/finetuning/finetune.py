@@ -47,7 +47,8 @@ from mini_bert.models.base import Model
 from mini_bert.text.base import Tokenizer
 
 MAX_LENGTH = {"classify": 128, "tag": 128, "qa": 384, "similarity": 128}  # tokens, or the model's limit if lower
-STEPS = 2000  # small data is repeated until this many steps are done, up to ten epochs
+STEPS, MOST = 2000, 10  # small data is repeated until this many steps are done, up to this many epochs
+LEAST = 200  # steps of a run, however few the examples: a new head learns nothing in fewer than about 50
 
 
 def finetune(
@@ -147,7 +148,8 @@ def with_defaults(settings: FineTuning, kind: str, model: Model, items: int, has
     """
     epochs, rate, words = settings.epochs, settings.learning_rate, settings.word_dropout
     if epochs is None:
-        epochs = max(EPOCHS, min(10, STEPS * settings.batch_size // max(items, 1)))
+        in_epoch = max(1, -(-items // settings.batch_size))
+        epochs = max(EPOCHS, min(MOST, STEPS // in_epoch), -(-LEAST // in_epoch))
     if rate is None:
         rate = float(f"{LEARNING_RATE * (0.5 if kind == 'classify' else 1) * _narrowness(model):.1g}")
     if words is None:

@@ -17,6 +17,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -31,13 +32,17 @@ from mini_bert.finetuning.tasks.base import Batch, Item, Task, epoch
 from mini_bert.layers.base import Run
 from mini_bert.models.base import Model
 from mini_bert.objectives.base import Objective, Part, Size
-from mini_bert.training.optim import Adam, lr_schedule, one_by_one
+from mini_bert.training.averaging import Averaged
+from mini_bert.training.optim import Adam, Optimiser, lr_schedule, one_by_one
 from mini_bert.training.parallel import Team
 
 EPOCHS, LEARNING_RATE = 3, 1e-3  # defaults; finetune.with_defaults adapts them to the task, the model and the data
 PART = 32  # sequences that go through the model at once, at most
 HIDDEN = (1 << 20) + 1  # the fork of the random numbers for word dropout; no block has this number
 EVERY = 20  # steps between two records of the loss
+SAMPLED = 4  # steps between two samples for an average of the weights
+APART = 20  # patience counts each measurement for at least this many steps
+FEW = 20  # measurements may be closer together than APART if they are no more than this many
 
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]  # work, items -> results: parallel.Team.map
 Record = dict[str, Any]
@@ -59,6 +64,7 @@ class TuningRun(NamedTuple):
     seconds: float
     stopped: str  # "done", "early", "interrupted" or "nonfinite"; "" while it runs
     loss: float | None = None  # on the dev examples, at the best measurement
+    losses: tuple[float, float] | None = None  # on the training examples, at the first step and over the last ones
 
     def rank(self, metric: str) -> tuple[float, float]:
         """The key by which runs and measurements are compared: a higher score wins, then a lower loss"""
@@ -99,17 +105,23 @@ def fine_tune(
 
     `measure` measures the model on the dev examples; `keep` is called after each new best measurement, to save it.
     At equal scores, a lower loss is better; but only a higher score resets patience, so that tiny changes of the loss
-    do not keep a run alive. Ctrl-C stops after the current step and keeps the best weights so far.
+    do not keep a run alive. Patience counts from the end of warm-up, and each measurement without a better score counts
+    for at least APART steps: small data is measured every few steps, and a new head needs more to move. Ctrl-C stops
+    after the current step and keeps the best weights so far.
     """
     epochs, peak = settings.epochs or EPOCHS, settings.learning_rate or LEARNING_RATE
     began = time.perf_counter()
-    adam = Adam(
+    optimiser: Optimiser = Adam(
         model.flat, weight_decay=settings.weight_decay, lr_multipliers=lr_multipliers(model, settings.layer_decay)
     )
+    if settings.ema_decay:
+        optimiser = Averaged(optimiser, model.flat, "ema", SAMPLED, settings.ema_decay)
+    averaged = optimiser.swapped if isinstance(optimiser, Averaged) else nullcontext  # what is measured and kept
     in_epoch = -(-len(items) // settings.batch_size)
-    steps, due = epochs * in_epoch, measuring_steps(in_epoch, epochs, settings.measurements)
+    steps = epochs * in_epoch
+    due = measuring_steps(steps, epochs * settings.measurements)
     best, weights = TuningRun({}, 0, 0, 0.0, ""), model.flat.data.copy()
-    waited, stopped, since = 0, "", []
+    waited, better, first, stopped, since = 0, 0, 0.0, "", []  # better: the last step that does not count for patience
 
     objective = TaskObjective(task, settings.word_dropout or 0.0, padding, mask_id)
     with Team(model, settings.threads) as team, stop_on_signal(_say) as stop:
@@ -120,28 +132,34 @@ def fine_tune(
             if not (math.isfinite(outcome.loss) and math.isfinite(outcome.norm)):
                 stopped = "nonfinite"
                 break
-            adam.step(lr, scale=min(1.0, settings.clip / outcome.norm) if outcome.norm else 1.0, map=team.map)
+            optimiser.step(lr, scale=min(1.0, settings.clip / outcome.norm) if outcome.norm else 1.0, map=team.map)
+            if isinstance(optimiser, Averaged):
+                optimiser.sample(step / steps, team.map)
 
+            first = outcome.loss if step == 1 else first
             since.append((outcome.loss, outcome.correct / outcome.targets, outcome.norm))
             progress = {"step": step, "steps": steps, "epoch": step / in_epoch}
             if step % EVERY == 0 or step in due:  # log
                 loss, right, norm = np.mean(since, axis=0).tolist()
                 since.clear()
+                best = best._replace(losses=(first, loss))
                 accuracy = {"right": right} if task.counts_right else {}
                 record({"kind": "train", **progress, "loss": loss, **accuracy, "grad_norm": norm, "lr": lr})
             stopped = "interrupted" if stop.is_set() else ""
             if step in due or (stopped and not best.scores):  # measure
-                (scores, dev_loss), seconds = measure(team.map), time.perf_counter() - began
-                known = {} if dev_loss is None else {"loss": dev_loss}
-                record({"kind": "dev", **progress, **scores, **known, "seconds": round(seconds, 2)})
-                now, before = TuningRun(scores, step, step, seconds, "", dev_loss), best.rank(task.metric)
-                warm = step > settings.warmup * steps  # earlier scores say little
-                waited = waited + 1 if warm and now.rank(task.metric)[0] <= before[0] else 0
-                if now.rank(task.metric) > before:
-                    best = now
-                    weights[...] = model.flat.data
-                    keep(best)
-                if waited >= settings.patience:
+                with averaged():
+                    (scores, dev_loss), seconds = measure(team.map), time.perf_counter() - began
+                    known = {} if dev_loss is None else {"loss": dev_loss}
+                    record({"kind": "dev", **progress, **scores, **known, "seconds": round(seconds, 2)})
+                    now, before = TuningRun(scores, step, step, seconds, "", dev_loss), best.rank(task.metric)
+                    warm = step > settings.warmup * steps  # earlier scores say little
+                    waited = waited + 1 if warm and now.rank(task.metric)[0] <= before[0] else 0
+                    better = better if waited else step
+                    if now.rank(task.metric) > before:
+                        best = now._replace(losses=best.losses)
+                        weights[...] = model.flat.data
+                        keep(best)
+                if waited >= settings.patience and step - better >= settings.patience * APART:
                     stopped = stopped or "early"
             best = best._replace(steps=step)
             if stopped:
@@ -159,9 +177,11 @@ def batches(items: Sequence[Item], epochs: int, settings: FineTuning) -> Iterato
         yield from epoch(items, settings.batch_size, settings.seed, number)
 
 
-def measuring_steps(in_epoch: int, epochs: int, measurements: int) -> set[int]:
-    """The steps after which to measure: evenly spread over every epoch, and at its end"""
-    return {max(1, in_epoch * part // measurements) for part in range(1, epochs * measurements + 1)}
+def measuring_steps(steps: int, measurements: int) -> set[int]:
+    """The steps after which to measure: evenly spread, and at the end. At most FEW, or one in APART steps if these are
+    more: many epochs of a few examples are not measured after each."""
+    count = min(measurements, max(FEW, steps // APART))
+    return {max(1, steps * part // count) for part in range(1, count + 1)}
 
 
 def hide(batch: Batch, share: float, mask_id: int | None, run: Run) -> Batch:

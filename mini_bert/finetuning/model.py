@@ -62,7 +62,7 @@ def with_task(
         first = tokenizer.assemble([0]).summary == 0
         config = replace(config, summary_type="first" if first else "last")
     twin = type(model)(config, (), None, model.dtype)
-    twin.task, twin.fine_tuned = task.layer(twin, dropout), f"for {task.name}"
+    twin.task, twin.fine_tuned = task.layer(twin, dropout), f"with `mini-bert finetune {task.name}`"
     twin._own_memory(seed, model.dtype)
     weights = {name: param.data for name, param in model.named_params().items()}
     for name, param in twin.named_params().items():
@@ -126,7 +126,7 @@ def load(folder: str | os.PathLike[str], dtype: Any = np.float32) -> FineTuned:
     config = kind.config_in(values, tensors, str(folder))
     task, tuned = _task(kind, config, folder, values, tensors)
     model = kind(config, (), None, dtype)
-    model.task, model.fine_tuned = task.layer(model, 0.0), f"for {task.name}"
+    model.task, model.fine_tuned = task.layer(model, 0.0), f"with `mini-bert finetune {task.name}`"
     model._own_memory(None, dtype)
     model.assign_tensors(tensors, str(folder), task.architecture)
     length = min(tuned.get("length", model.max_length), model.max_length)

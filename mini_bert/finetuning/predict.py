@@ -183,7 +183,7 @@ def gather_labelled(
         examples = READERS[task.name](file, **columns)
     except ColumnError as error:
         option = {"first": "--text", "score": "--label"}.get(error.argument, f"--{error.argument}")
-        raise error.with_remedy(_name_it(option)) from None
+        raise error.with_option(option) from None
     if task.labelled:
         check_labels(examples, task.labels, Path(file))
     return examples
@@ -197,15 +197,11 @@ COLUMNS = {  # how the readers call --label, --text and --second
 }
 
 
-def _name_it(option: str) -> str:
-    return f"Name the column with {option} NAME, or give its number, {option} 1"
-
-
 def _from_table(file: str, text: str | None, second: str | None, pairs: bool) -> list[Labelled]:
     try:
         examples, columns = read_texts(file, text, second, pairs)
     except ColumnError as error:
-        raise error.with_remedy(_name_it(f"--{error.argument}")) from None
+        raise error.with_option(f"--{error.argument}") from None
     logger.warning("%s: predicting for %s of column %s", file, counted(len(examples), "line"), listed(columns))
     return examples
 

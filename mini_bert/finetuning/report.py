@@ -35,6 +35,7 @@ class Report(NamedTuple):
 
 
 FEW_STEPS = 50  # with fewer, a new head has hardly begun to learn
+ROSE = 3  # a training loss that ends at this many times its first value has diverged
 
 
 class Baseline(NamedTuple):
@@ -57,20 +58,25 @@ def baseline(task: Task, dev: Sequence[Any]) -> Baseline:
     return Baseline(name, scores, luck)
 
 
-def verdict(task: Task, score: float, guess: Baseline, dev: int, steps: int) -> str | None:
-    """A sentence if the score is no better than guessing, else None"""
+def verdict(task: Task, score: float, guess: Baseline, dev: int, run: TuningRun) -> str | None:
+    """A sentence if the score is no better than guessing, else None. run: one of those with this mean score"""
     gain = score - guess.scores[task.metric]
-    if gain <= 0 and steps < FEW_STEPS:
+    same = f"“{guess.name}” reaches the same {task.metric} or more"
+    if gain < guess.luck and run.losses is not None and run.losses[1] > ROSE * run.losses[0]:
+        first, last = run.losses
         return (
-            f"Not trained for long enough to tell: after {counted(steps, 'step')} the new head has hardly left its "
-            f"random start, and “{guess.name}” reaches the same {task.metric} or more. More --epochs and more examples "
-            "give it more steps; without --epochs and --max-samples there are hundreds."
+            f"The learning rate is far too high: the training loss rose from {first:.3g} to {last:.3g}, and what the "
+            "model knew is lost. Try a far smaller --learning-rate, or leave it out: the default fits its width."
+        )
+    if gain <= 0 and run.steps < FEW_STEPS:
+        remedy = {"early": " A larger --patience", "done": " A larger --epochs"}.get(run.stopped)
+        return (
+            f"Not trained for long enough to tell: after {counted(run.steps, 'step')} the new head has hardly left its "
+            f"random start, and {same}." + (f"{remedy} trains it for longer." if remedy else "")
         )
     if gain <= 0:
-        return (
-            f"No better than guessing: “{guess.name}” reaches the same {task.metric} or more. The model learnt nothing "
-            "that helps on the dev data; try more examples or more --epochs."
-        )
+        remedy = "a larger --patience or more examples" if run.stopped == "early" else "more examples or more --epochs"
+        return f"No better than guessing: {same}. The model learnt nothing that helps on the dev data; try {remedy}."
     if gain < guess.luck:
         return (
             f"Hardly better than guessing: {100 * gain:.1f} points more {task.metric} than “{guess.name}”. With "
@@ -82,8 +88,8 @@ def verdict(task: Task, score: float, guess: Baseline, dev: int, steps: int) -> 
 def describe(kind: str, model: str, data: TaskData) -> str:
     """One line about the model and the data, and the notes on the data"""
     about = (
-        f"{kind}: {model}; training {counted(len(data.train), 'example')} of {data.train_name}, "
-        f"dev {len(data.dev):,} of {data.dev_name}"
+        f"{kind}: {model}; training: {counted(len(data.train), 'example')}, {data.train_name}; "
+        f"dev: {counted(len(data.dev), 'example')}, {data.dev_name}"
     )
     return "\n".join([about, *(f"  {note}" for note in data.notes)])
 
@@ -125,7 +131,7 @@ def table(task: Task, guess: Baseline, results: Sequence[Result], out: Path | No
         seeds = len({result.seed for result in results})
         if seeds > 1:
             lines.append(f"mean ± standard deviation of {seeds} seeds, each at its best measurement")
-        warning = verdict(task, summary[rows[0]][task.metric]["mean"], guess, dev, results[0].outcome.steps)
+        warning = verdict(task, summary[rows[0]][task.metric]["mean"], guess, dev, results[0].outcome)
         lines += ["", warning] if warning else []
     early = sum(result.outcome.stopped == "early" for result in results)
     if early:

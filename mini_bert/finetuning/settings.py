@@ -21,8 +21,9 @@ class FineTuning:
     clip: float = 1.0  # the largest norm of the gradient
     dropout: float = 0.1  # in the encoder and before the head; replaces every dropout of the config
     word_dropout: float | None = None  # fraction of words replaced by [MASK] in training
-    patience: int = 6  # stop after this many measurements without a better score, counted after warm-up
-    measurements: int = 2  # per epoch
+    ema_decay: float = 0.0  # per step, of the moving average of the weights that is measured and kept; 0: no average
+    patience: int = 6  # stop after this many measurements (each for at least loop.APART steps) without a better score
+    measurements: int = 2  # per epoch; fewer if these are more than loop.FEW, and closer together than loop.APART steps
     threads: int = 1
     seed: int = 0
 
@@ -30,7 +31,7 @@ class FineTuning:
         given = {name: value for name, value in vars(self).items() if value is not None}
         for name in given.keys() & {"epochs", "batch_size", "patience", "measurements", "threads"}:
             check_positive(name, given[name])
-        for name in given.keys() & {"warmup", "weight_decay", "dropout", "word_dropout"}:
+        for name in given.keys() & {"warmup", "weight_decay", "dropout", "word_dropout", "ema_decay"}:
             check_probability(name, given[name])
         for name in given.keys() & {"learning_rate", "clip"}:
             if not (isinstance(given[name], int | float) and 0 < given[name] < math.inf):

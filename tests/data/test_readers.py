@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from mini_bert.data.labelled.readers import (
+    ColumnError,
     LabelError,
     Labelled,
     Parsed,
@@ -222,6 +223,8 @@ def test_undecided_labels_are_left_out(file, caplog):
         ("a.jsonl", '{"text": ["a"], "label": 1}\n', 1, "text is ['a'], expected text"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "\\ud83d", "label": 1}\n', 2, "is half of a surrogate pair"),
         ("a.json", '[\n{"text": "a"}]', None, "is it one JSON document? Write one object per line"),
+        ("a.tsv", "text,label\nfine,1\n", 1, "but commas: 'text,label'. If commas separate the columns, rename"),
+        ("a.tsv", "text;label\nfine;1\n", 1, "If semicolons separate the columns, rename the file to .csv"),
         ("a.txt", "just a line\n", None, "expected a .tsv, .csv or .jsonl file"),
         ("a.parquet", "PAR1", None, "save it as .jsonl, .csv or .tsv"),
     ],
@@ -248,6 +251,44 @@ QUESTIONS = '{"data": [{"paragraphs": []}]}'
 def test_a_file_of_another_task(file, reader, name, content, task):
     """The error names the task that reads it."""
     refused(reader, file(name, content), None, f"which `mini-bert finetune {task}` reads")
+
+
+def test_a_table_is_not_for_questions(file):
+    """The error names the files that it reads, and the task that reads tables."""
+    expected = "expected SQuAD's questions, as .json or .jsonl"
+    refused(
+        read_squad, file("a.tsv", TSV), None, f"{expected}. For a table of texts and labels, use `mini-bert finetune"
+    )
+    refused(read_squad, file("a.csv", "text,label\nfine,1\n"), None, f"{expected}. For a table")
+    refused(read_squad, file("a.txt", "Who sat?\n"), None, f"{expected}, found 'Who sat?'")
+
+
+def test_text_and_label_are_different_columns(file):
+    """For a table without a header, the number of the first column that is left is suggested, and not taken twice."""
+    path = file("a.tsv", "very good\tyes\nvery bad\tno\n")
+    with pytest.raises(ColumnError, match="no column for the label") as caught:
+        read_labelled(path, text="1")
+    assert caught.value.number == 2 and "counted from 1, such as --label 2" in str(caught.value.with_option("--label"))
+    with pytest.raises(ColumnError, match="no column for the text") as caught:
+        read_labelled(path, label="1")
+    assert caught.value.number == 2
+    with pytest.raises(ColumnError) as caught:
+        read_labelled(file("b.tsv", "text\tmood\nfine\tyes\n"))
+    assert caught.value.number == 2  # the first is the text
+    refused(read_labelled, path, 1, "text and label are the same column, '1'; expected two different ones",
+            text="1", label="1")  # fmt: skip
+    refused(read_scored, file("c.tsv", "a\tb\t1\n"), 1, "first and second are the same column, '1'",
+            first="1", second="1", score="3")  # fmt: skip
+
+
+def test_text_and_label_are_not_swapped(file):
+    """More different labels than texts are sentences. A few labels of the same text are not."""
+    rows = "".join(f"a film number {n}\t{'yes' if n % 2 else 'no'}\n" for n in range(8))
+    found = (
+        "2 different texts in column '2', but 8 different labels in '1', such as 'a film number 0'. Are text and label"
+    )
+    refused(read_labelled, file("a.tsv", rows), None, found, text="2", label="1")
+    assert len(read_labelled(file("b.tsv", "text\tlabel\n" + "so\ta\nso\tb\nso\tc\n"))) == 3
 
 
 def test_columns_that_are_not_there(file):

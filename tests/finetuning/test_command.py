@@ -25,10 +25,11 @@ from mini_bert.cli.main import app
 from mini_bert.common.progress import showing
 from mini_bert.data.labelled.examples import Labelled
 from mini_bert.files.model_folder import read_tensors
+from mini_bert.finetuning import loop
 from mini_bert.finetuning import model as finetuned
 from mini_bert.finetuning.data import cut, held_out, read_data
 from mini_bert.finetuning.finetune import finetune, progress, settings_for, with_defaults
-from mini_bert.finetuning.loop import FineTuning, predict
+from mini_bert.finetuning.loop import FineTuning, TuningRun, predict
 from mini_bert.finetuning.model import load
 from mini_bert.finetuning.predict import gather, gather_labelled, predictions
 from mini_bert.finetuning.report import PRETRAINED, SCRATCH, Result, baseline, describe, verdict
@@ -118,7 +119,7 @@ def test_seeds_and_a_control_are_shown_side_by_side(mini, tmp_path, capsys):
     ]  # fmt: skip
     out = capsys.readouterr().out
     assert "pretrained  " in out and "from random weights" in out and "±" in out and "of 2 seeds" in out
-    assert "Nothing is saved" in out and "training 48 examples of train.tsv, dev 16 of dev.tsv" in out
+    assert "Nothing is saved" in out and "training: 48 examples, train.tsv; dev: 16 examples, dev.tsv" in out
     paths = files(tmp_path, "classify")
     options = ["--train", paths["train"], "--dev", paths["dev"], "--model", str(mini), "--epochs", "1", "--quiet"]
     result = CliRunner().invoke(app, ["finetune", "classify", *options, "--json"])
@@ -427,7 +428,7 @@ def refused(kind, message, mini, tmp_path, train, dev=None, **more):
 BAD = {
     "unknown label": ("classify", r"dev\.tsv:3: the label 'pozitive' is not in .*; did you mean 'positive'\?",
                       "sentence\tlabel\na\tpositive\nb\tnegative\n", "sentence\tlabel\na\tpositive\nb\tpozitive\n"),
-    "no label column": ("classify", r"train\.tsv:1: no column for the label.* with --label NAME.*, --label 1",
+    "no label column": ("classify", r"train\.tsv:1: no column for the label.* with --label NAME.* --label 2",
                         "sentence\tkind\na\tb\n", None),
     "empty sentence": ("classify", r"train\.tsv:3: sentence is empty", "sentence\tlabel\na\tx\n \ty\n", None),
     "one label": ("classify", "only the label 'x'", "sentence\tlabel\n" + "a\tx\nb\tx\n" * 20, None),
@@ -489,19 +490,32 @@ def test_a_part_is_held_out_where_there_is_no_dev_file(mini, tmp_path, capsys):
     finetuned_on("classify", train, model=str(mini), out=tmp_path / "out", **QUICK)
     (note,) = json.loads((tmp_path / "out/results.json").read_text())["notes"]
     assert note.startswith(
-        "held out: 4 of the 40 examples of sorted.tsv, 2 blocks spread over it. This is not an independent dev set"
+        "measured on 4 examples of sorted.tsv, not used for training. They are not an independent dev set"
     )
-    assert note in capsys.readouterr().out and note[1:] in (tmp_path / "out/model/README.md").read_text()
+    shown = capsys.readouterr().out
+    assert "training: 36 examples, sorted.tsv; dev: 4 examples, held out of sorted.tsv\n" in shown
+    assert note in shown and note[1:] in (tmp_path / "out/model/README.md").read_text()
 
 
 @pytest.mark.parametrize("count", [2, 3, 9, 10, 57, 100, 999, 12_345])
 def test_a_tenth_is_held_out_in_blocks_that_are_spread(count):
-    chosen = sorted(held_out(count))
+    chosen = sorted(held_out([1] * count))
     assert len(chosen) == max(1, count // 10) and chosen[-1] == count - 1 and chosen[0] >= 1
     starts = [place for place in chosen if place - 1 not in chosen]
     assert len(starts) == min(10, int(len(chosen) ** 0.5))
     if len(starts) > 1:
         assert max(np.diff(starts)) - min(np.diff(starts)) <= 3
+
+
+def test_a_tenth_of_the_examples_is_held_out_although_texts_repeat():
+    """A tenth of the lines, not of the different texts; a text on more than a tenth of the lines stays in training,
+    unless all are on so many."""
+    lines = [tiny.Labelled(f"film {n // 2 if n < 20 else n}", None, "x", n) for n in range(40)]
+    rest, kept, _ = cut(lines, "f.tsv")
+    assert (len(rest), len(kept)) == (36, 4)
+    often = [tiny.Labelled("good" if n % 40 else f"film {n}", None, "x", n) for n in range(400)]
+    assert {one.text for one in cut(often, "f.tsv")[1]} == {f"film {n}" for n in range(0, 400, 40)}
+    assert held_out([30, 20, 50]) == {1}
 
 
 def test_what_belongs_together_is_held_out_together(tmp_path):
@@ -517,6 +531,16 @@ def test_what_belongs_together_is_held_out_together(tmp_path):
     same = [tiny.Labelled(f"Film {n % 20}" if n < 50 else f"film {n % 20}", None, "x", n) for n in range(100)]
     rest, kept, _ = cut(same, "f.tsv")
     assert len(kept) == 10 and {one.text.lower() for one in kept}.isdisjoint({one.text.lower() for one in rest})
+
+
+def test_almost_as_many_labels_as_examples_are_noted(tmp_path, caplog):
+    """Numbers of lines are no classes. A file that is also the dev file is read, and warned about, once."""
+    (tmp_path / "a.tsv").write_text("".join(f"a film {n}\t{n}\n" for n in range(20)))
+    data = read_data("classify", *[str(tmp_path / "a.tsv")] * 2, text="1", label="2")
+    assert data.notes[0].startswith("there are almost as many labels as examples, 20 for 20, such as '0'")
+    assert len([one for one in caplog.messages if "only this line has the label '0'" in one]) == 1
+    (tmp_path / "a.tsv").write_text("".join(f"a film {n}\t{n % 4}\n" for n in range(20)))
+    assert len(read_data("classify", str(tmp_path / "a.tsv"), text="1", label="2").notes) == 1
 
 
 def test_labels_that_are_only_held_out_are_no_error(tmp_path):
@@ -597,16 +621,18 @@ def test_what_is_no_better_than_guessing_is_called_so(mini, tmp_path, capsys):
     task = finetuned.Classify(["neg", "pos"])
     guess = baseline(task, tiny.labelled(50))
     at = guess.scores["accuracy"]
-    assert verdict(task, at, guess, 50, 400).startswith("No better than guessing: “always")
-    assert verdict(task, at + 0.02, guess, 50, 400).startswith(
+    run = TuningRun({}, 0, 400, 1.0, "done", None, (0.7, 0.6))
+    assert verdict(task, at, guess, 50, run).startswith("No better than guessing: “always")
+    assert verdict(task, at + 0.02, guess, 50, run).startswith(
         "Hardly better than guessing: 2.0 points more accuracy than “always"
     )
-    assert "With 50 dev examples, up to 14" in verdict(task, at + 0.02, guess, 50, 400)
-    assert verdict(task, at + 0.2, guess, 50, 400) is None
-    assert verdict(task, at, guess, 50, 16).startswith(
+    assert "With 50 dev examples, up to 14" in verdict(task, at + 0.02, guess, 50, run)
+    assert verdict(task, at + 0.2, guess, 50, run) is None
+    short = run._replace(steps=16)
+    assert verdict(task, at, guess, 50, short).startswith(
         "Not trained for long enough to tell: after 16 steps the new head"
     )
-    assert verdict(task, at + 0.2, guess, 50, 16) is None
+    assert verdict(task, at + 0.2, guess, 50, short) is None
     (tmp_path / "train.tsv").write_text("sentence\tlabel\n" + "the cat\tpos\n" * 6 + "the cat\tneg\n" * 5)
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\n" + "a film\tpos\na film\tneg\n" * 5)
     finetuned_on("classify", str(tmp_path / "train.tsv"), str(tmp_path / "dev.tsv"), model=str(mini), **QUICK)
@@ -617,11 +643,28 @@ def test_what_is_no_better_than_guessing_is_called_so(mini, tmp_path, capsys):
     assert "guessing: always O                 0.0" in out and "above guessing" not in out
 
 
+def test_the_remedy_fits_what_ended_the_run():
+    """If patience ended it, more epochs change nothing; if the loss rose far, the learning rate is the remedy."""
+    task = finetuned.Classify(["neg", "pos"])
+    guess = baseline(task, tiny.labelled(50))
+    at = guess.scores["accuracy"]
+    done = TuningRun({}, 0, 16, 1.0, "done", None, (0.7, 0.6))
+    for steps in (16, 400):
+        text = verdict(task, at, guess, 50, done._replace(steps=steps))
+        assert "--epochs" in text and "--patience" not in text and "without" not in text
+        text = verdict(task, at, guess, 50, done._replace(steps=steps, stopped="early"))
+        assert "arger --patience" in text and "--epochs" not in text
+        text = verdict(task, at, guess, 50, done._replace(steps=steps, losses=(0.7, 9e10)))
+        assert text.startswith("The learning rate is far too high: the training loss rose from 0.7 to 9e+10")
+        assert "smaller --learning-rate" in text and "--epochs" not in text and "--patience" not in text
+    assert "trains it for longer" not in verdict(task, at, guess, 50, done._replace(stopped="interrupted"))
+
+
 def test_the_data_is_described_once(mini, tmp_path, capsys):
     for quiet in (False, True):
         finetuned_on("classify", **files(tmp_path, "classify"), model=str(mini), **QUICK | {"quiet": quiet})
         shown = capsys.readouterr()
-        assert shown.out.count("training 48 examples of train.tsv") == 1 and "48 examples" not in shown.err
+        assert shown.out.count("training: 48 examples, train.tsv") == 1 and "48 examples" not in shown.err
 
 
 def test_progress_says_that_its_numbers_are_of_training(mini, tmp_path, capsys):
@@ -661,13 +704,16 @@ def test_sst2_needs_no_file(mini):
         [sys.executable, "-X", "utf8", "finetune_sst2.py", *words], cwd=package, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
-    assert "training 50 examples of synthetic English" in result.stdout and "accuracy" in result.stdout
+    assert "training: 50 examples, synthetic English" in result.stdout and "accuracy" in result.stdout
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_synthetic_data_is_there_for_every_task(kind, mini, capsys):
     (result,) = finetuned_on(kind, model=str(mini), max_samples=20, **QUICK | {"epochs": 1})
-    assert "of synthetic English (mini_bert/data/synthetic), dev 50 of synthetic English" in capsys.readouterr().out
+    assert (
+        "20 examples, synthetic English (mini_bert/data/synthetic); dev: 50 examples, synthetic"
+        in capsys.readouterr().out
+    )
     assert result.outcome.stopped == "done"
 
 
@@ -687,7 +733,8 @@ def test_options_reach_the_library(monkeypatch):
     )
     settings = {"epochs": 4, "batch_size": 5, "learning_rate": 0.1, "layer_decay": 0.5, "dropout": 0.2,
                 "word_dropout": 0.3, "patience": 7, "seed": 2, "threads": 6}  # fmt: skip
-    others = {"train": "a", "dev": "b", "out": "c", "model": "m", "seeds": 3, "max_length": 30, "max_samples": 9}
+    others = {"train": "a", "dev": "b", "out": "c", "model": "mini-bert", "seeds": 3, "max_length": 30,
+              "max_samples": 9}  # fmt: skip
     common = ["--from-scratch", "--json", "--quiet"]
     for name, value in (settings | others).items():
         common += [f"--{name.replace('_', '-')}", str(value)]
@@ -697,7 +744,7 @@ def test_options_reach_the_library(monkeypatch):
                 "similarity": {"vectors": True, "loss": "contrastive"}}  # fmt: skip
     for kind, extra in more.items():
         assert CliRunner().invoke(app, ["finetune", kind, *common, *extra]).exit_code == 130  # as Ctrl-C ends a program
-        assert calls[-1] == (kind, FineTuning(**settings), ("m", Path("c"), 3, True, 30), expected[kind])
+        assert calls[-1] == (kind, FineTuning(**settings), ("mini-bert", Path("c"), 3, True, 30), expected[kind])
         assert reads[-1][0] == (kind, "a", "b", 9, 2, False)
     assert reads[0][1]["text"] == "x" and reads[1][1] == {"column": 1} and reads[3][1]["score"] == "y"
 
@@ -719,7 +766,10 @@ def test_defaults_follow_model_and_data():
     assert found("tag") == (1e-3, 0, 3) and found("classify") == (5e-4, 0.1, 3)
     assert found("qa", wide) == found("similarity", wide) == found("tag", wide) == (6e-5, 0, 3)
     assert found("classify", wide)[0] == 3e-5
-    assert [found("tag", items=count)[2] for count in (67_349, 20_000, 8_000, 500)] == [3, 3, 8, 10]
+    few = {1000: 10, 500: 13, 36: 100}  # 36 examples are two steps in an epoch: 100 epochs are 200 steps
+    assert {count: found("tag", items=count)[2] for count in (67_349, 20_000, 8_000, *few)} == {
+        67_349: 3, 20_000: 3, 8_000: 8, **few,
+    }  # fmt: skip
     assert found("tag", learning_rate=0.1, word_dropout=0.0, epochs=1) == (0.1, 0, 1)
 
 
@@ -757,7 +807,8 @@ def test_words_are_hidden_behind_the_mask_of_the_vocabulary(mini, monkeypatch):
     assert seen == {17}
 
 
-def test_a_run_that_stops_early_says_so(mini, capsys):
+def test_a_run_that_stops_early_says_so(mini, monkeypatch, capsys):
+    monkeypatch.setattr(loop, "APART", 1)
     given = QUICK | {"epochs": 8, "learning_rate": 1e-9, "patience": 1, "max_samples": 20}
     finetuned_on("classify", model=str(mini), **given)
     assert "Stopped early: the score did not improve for a while. A larger --patience" in capsys.readouterr().out

@@ -15,6 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_tasks as tiny
 
+from mini_bert.finetuning import loop
 from mini_bert.finetuning.loop import FineTuning, Measurement, fine_tune, hide, measuring_steps, predict, split
 from mini_bert.finetuning.model import lr_multipliers, with_task
 from mini_bert.finetuning.tasks.answer import Answer, best_spans, token_span
@@ -198,7 +199,13 @@ def scripted(scores, settings, losses=None, **hooks):
     return model, seen, fine_tune(model, task, items, measure, settings, **hooks)
 
 
-def test_it_stops_when_nothing_gets_better_and_the_best_weights_stay():
+@pytest.fixture
+def close(monkeypatch):
+    """Patience counts every measurement, however few steps are between them"""
+    monkeypatch.setattr(loop, "APART", 1)
+
+
+def test_it_stops_when_nothing_gets_better_and_the_best_weights_stay(close):
     kept = []
     settings = replace(SETTINGS, epochs=10, measurements=2, patience=3)
     model, seen, outcome = scripted([0.5, 0.8, 0.8, 0.7, 0.6] + [0.9] * 15, settings, keep=kept.append)
@@ -207,7 +214,42 @@ def test_it_stops_when_nothing_gets_better_and_the_best_weights_stay():
     np.testing.assert_array_equal(model.flat.data, seen[1])
 
 
-def test_patience_begins_when_warm_up_ends():
+def test_the_average_is_measured_and_kept_and_training_goes_on_without_it():
+    """Every step is measured, once without and once with an average. The average is that of the same weights, as in its
+    formula: a mean at first, then each sample with a weight of 1 − β."""
+    settings = replace(SETTINGS, epochs=4, measurements=4, patience=100)
+    rising = [number / 100 for number in range(16)]
+    _, weights, _ = scripted(rising, settings)
+    model, seen, outcome = scripted(rising, replace(settings, ema_decay=0.5**0.5))
+    assert len(weights) == len(seen) == outcome.steps == 16
+    average, samples = np.zeros_like(weights[0], np.float64), 0
+    for step, (one, measured) in enumerate(zip(weights, seen, strict=True), 1):
+        if step % 2 == 0:  # sixteen steps are sampled every second step
+            samples += 1
+            average += (one - average) * max(1 / samples, 0.5)
+        np.testing.assert_allclose(measured, average if samples else one, rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(model.flat.data, seen[-1])
+    assert np.abs(seen[-1] - weights[-1]).max() > 1e-3
+
+
+def test_patience_waits_for_twenty_steps_per_measurement():
+    """Small data is measured every second step here. Three such measurements are no reason to stop; sixty steps are."""
+    settings = replace(SETTINGS, epochs=10, measurements=2, patience=3)
+    _, seen, outcome = scripted([0.5] * 20, settings)
+    assert outcome.stopped == "done" and outcome.steps == 40 and len(seen) == 20
+    _, _, outcome = scripted([0.5] * 20, replace(settings, epochs=30))
+    assert outcome.stopped == "early" and 60 < outcome.steps < 80
+
+
+def test_the_training_loss_is_known_before_and_after(close):
+    _, _, outcome = scripted([0.5] * 20, replace(SETTINGS, epochs=10, measurements=2, patience=3))
+    first, last = outcome.losses
+    assert first == pytest.approx(np.log(2), rel=0.5) and last < 3 * first
+    _, _, outcome = scripted([0.5] * 20, replace(SETTINGS, epochs=10, learning_rate=100.0))
+    assert outcome.losses[0] == first and outcome.losses[1] > 100 * first
+
+
+def test_patience_begins_when_warm_up_ends(close):
     """Forty steps, measured every second step; if half of them are warm-up, the eleventh measurement is the first that
     counts."""
     settings = replace(SETTINGS, epochs=10, measurements=2, patience=3, warmup=0.5)
@@ -215,7 +257,7 @@ def test_patience_begins_when_warm_up_ends():
     assert outcome.stopped == "early" and len(seen) == 13 and outcome.steps == 26
 
 
-def test_equal_scores_are_decided_by_the_lower_loss():
+def test_equal_scores_are_decided_by_the_lower_loss(close):
     """The loss decides only between equal scores: a lower loss with a lower score does not count, and does not reset
     patience."""
     kept = []
@@ -244,8 +286,11 @@ def test_the_loss_of_the_dev_examples():
 
 
 def test_measurements_are_spread_over_the_epochs():
-    assert measuring_steps(7, 2, 2) == {3, 7, 10, 14}
-    assert measuring_steps(1, 2, 3) == {1, 2}
+    assert measuring_steps(14, 4) == {3, 7, 10, 14}
+    assert measuring_steps(2, 6) == {1, 2}
+    many = sorted(measuring_steps(200, 400))  # 200 epochs of a single step: twenty measurements are enough
+    assert many == list(range(10, 201, 10))
+    assert sorted(measuring_steps(2000, 4000)) == list(range(20, 2001, 20))
 
 
 def test_ctrl_c_leaves_the_best_model(signals):
@@ -278,8 +323,9 @@ def test_a_loss_that_is_no_number_stops_it():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("epochs", 0), ("batch_size", 1.5), ("layer_decay", 0.0), ("learning_rate", -1), ("dropout", 1)]
-)
+    ("name", "value"), [("epochs", 0), ("batch_size", 1.5), ("layer_decay", 0.0), ("learning_rate", -1), ("dropout", 1),
+     ("ema_decay", 1)],
+)  # fmt: skip
 def test_settings_are_checked(name, value):
     with pytest.raises(ValueError, match=f"{name} is {value}"):
         FineTuning(**{name: value})

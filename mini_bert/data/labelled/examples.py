@@ -81,17 +81,25 @@ class LabelError(ValueError):
 
 
 class ColumnError(LabelError):
-    """A table lacks a column. `argument` is the reader's argument that names it; a command has an option for it"""
+    """A table lacks a column. `argument` is the reader's argument that names it; a command has an option for it
 
-    def __init__(self, path: Path, line: int, lack: str, argument: str, remedy: str | None = None):
+    `number` is the first column that may be it, as an example for the remedy.
+    """
+
+    def __init__(self, path: Path, line: int, lack: str, argument: str, number: int, remedy: str | None = None):
         remedy = remedy or f'Name the column with {argument}="…", or, if there is no header, give its number from 1'
         super().__init__(path, line, f"{lack}. {remedy}")
-        self.lack, self.argument = lack, argument
+        self.lack, self.argument, self.number = lack, argument, number
 
     def with_remedy(self, remedy: str) -> ColumnError:
         """The same error with the remedy of a command"""
         assert self.line is not None
-        return ColumnError(self.path, self.line, self.lack, self.argument, remedy)
+        return ColumnError(self.path, self.line, self.lack, self.argument, self.number, remedy)
+
+    def with_option(self, option: str) -> ColumnError:
+        """The same error with the remedy of a command that has this option for the column"""
+        number = f"give its number, which is counted from 1, such as {option} {self.number}"
+        return self.with_remedy(f"Name the column with {option} NAME, or, if there is no header, {number}")
 
 
 # --- files -------------------------------------------------------------------------------------------------

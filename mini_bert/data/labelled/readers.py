@@ -20,12 +20,12 @@ name in it. A warning shows it.
 from __future__ import annotations
 
 import csv
-import json
 import logging
 import math
 import os
 import re
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import Any
 
 from mini_bert.common.progress import counted
@@ -44,10 +44,10 @@ from mini_bert.data.labelled.examples import (
     json_lines,
     lines_of,
     listed,
-    parsed_json,
     some,
 )
 from mini_bert.data.labelled.labels import check_labels, label_names
+from mini_bert.data.labelled.squad import read_squad
 from mini_bert.data.sentences import split
 
 __all__ = [
@@ -71,6 +71,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 SHORTEST, LONGEST = 5, 60  # words of a sentence
+SOME = 5  # labels that are not more than the texts by chance
 
 # --- tables: .tsv .csv .jsonl ------------------------------------------------------------------------------
 
@@ -102,8 +103,9 @@ def read_labelled(
     if second is not None or (text is None and any(lower.issuperset(pair) for pair in PAIRS)):
         text, second = _pair_columns(path, at, names, text, second, "text")
     else:
-        text = _column(path, at, names, text, TEXTS, "text", "text")
-    label = _column(path, at, names, label, LABELS, "label", "label")
+        text = _column(path, at, names, text, TEXTS, "text", "text", (label, *LABELS))
+    label = _column(path, at, names, label, LABELS, "label", "label", (text, second, *ANY_TEXT))
+    _check_different(path, at, text=text, second=second, label=label)
     examples = []
     for line, record in records:
         name = _label(path, line, record, label)
@@ -114,6 +116,7 @@ def read_labelled(
     if len(examples) < len(records):
         left = counted(len(records) - len(examples), "example")
         logger.warning("%s: skipped %s with the %s %r (the annotators did not agree)", path, left, label, NO_LABEL)
+    _check_swapped(path, examples, text, label)
     if label.isdecimal() and len(examples) > 2 and [one.label for one in examples].count(examples[0].label) == 1:
         logger.warning(
             "%s:%d: only this line has the label %r; if it is a header, give the columns by name", path, at,
@@ -133,7 +136,8 @@ def read_scored(
     given = (first, ANY_TEXT), (second, ANY_TEXT), (score, SCORES)
     at, names, records, (first, second, score) = _records(path, *given)
     first, second = _pair_columns(path, at, names, first, second, "first")
-    score = _column(path, at, names, score, SCORES, "score", "score")
+    score = _column(path, at, names, score, SCORES, "score", "score", (first, second, *ANY_TEXT))
+    _check_different(path, at, first=first, second=second, score=score)
     pairs = []
     for line, record in records:
         value = record.get(score)
@@ -178,6 +182,7 @@ def read_texts(
         text, second = _pair_columns(path, at, names, text, second, "text")
     else:
         text = _column(path, at, names, text, TEXTS, "text", "text")
+    _check_different(path, at, text=text, second=second)
     examples = [
         Labelled(_text(path, line, record, text), _text(path, line, record, second) if second else None, "", line)
         for line, record in records
@@ -204,6 +209,11 @@ def _records(
         records = some(path, list(json_lines(path, content)))
         at, names = records[0][0], list(records[0][1])
     elif format in ("tsv", "csv") or (format == "txt" and "\t" in top):
+        mark = max(",;", key=top.count)
+        if format == "tsv" and not bare and "\t" not in top and mark in top:
+            name = {",": "commas", ";": "semicolons"}[mark]
+            has = f"the first line has no tab, which separates the columns of a .tsv, but {name}: {top!r:.60}"
+            raise LabelError(path, 1, f"{has}. If {name} separate the columns, rename the file to .csv")
         rows = _quoted(path, content) if format == "csv" else _tabbed(content)
         return _table(path, rows, given, bare)
     else:
@@ -302,16 +312,41 @@ def _pair_columns(
 
 
 def _column(
-    path: Path, at: int, names: list[str], given: str | None, usual: Sequence[str], what: str, argument: str
+    path: Path,
+    at: int,
+    names: list[str],
+    given: str | None,
+    usual: Sequence[str],
+    what: str,
+    argument: str,
+    others: Sequence[str | None] = (),
 ) -> str:
+    """The name of a column. others: names of columns that cannot be it; `ColumnError.number` is none of these"""
     if given is not None and given in names:
         return given
     lower = {name.lower(): name for name in reversed(names)}
     chosen = given.lower() if given is not None else next((name for name in usual if name in lower), None)
     if chosen in lower:
         return lower[chosen]
+    others = [other and other.lower() for other in others]
     looked = f"no column {given!r}" if given is not None else f"no column for the {what}, such as {listed(usual[:3])}"
-    raise ColumnError(path, at, f"{looked}; there are {listed(names)}", argument)
+    number = next((number for number, name in enumerate(names, 1) if name.lower() not in others), 1)
+    raise ColumnError(path, at, f"{looked}; there are {listed(names)}", argument, number)
+
+
+def _check_different(path: Path, at: int, **columns: str | None) -> None:
+    for (one, name), (other, same) in combinations(columns.items(), 2):
+        if name is not None and name == same:
+            expected = "expected two different ones, by name or by number from 1"
+            raise LabelError(path, at, f"{one} and {other} are the same column, {name!r}; {expected}")
+
+
+def _check_swapped(path: Path, examples: Sequence[Labelled], text: str, label: str) -> None:
+    """Reject sentences as labels. Fewer than SOME labels are no sign: a text may occur with each of them."""
+    texts, labels = len({one[:2] for one in examples}), len({one.label for one in examples})
+    if labels >= max(SOME, texts + 1):
+        has = f"{counted(texts, 'different text')} in column {text!r}, but {labels:,} different labels in {label!r}"
+        raise LabelError(path, None, f"{has}, such as {examples[0].label!r:.60}. Are text and label swapped?")
 
 
 def _text(path: Path, line: int, record: dict[str, Any], column: str) -> str:
@@ -342,97 +377,3 @@ def _missing(record: dict[str, Any], column: str, expected: str) -> str:
     if column in record:
         return f"{column} is {record[column]!r:.40}, expected {expected}"
     return f"there is no {column!r} among {listed(record)}"
-
-
-# --- questions ---------------------------------------------------------------------------------------------
-
-
-def read_squad(path: Path, unanswered: bool = False) -> list[Question]:
-    """Questions with their texts and answers, from SQuAD's JSON, or JSON lines with the same names
-
-    Every answer must occur in the text at its answer_start. Questions that SQuAD 2 marks as impossible are skipped with
-    a warning. `unanswered`: keep them, and accept questions without answers, for prediction.
-    """
-    content = content_of(path)
-    if not content.lstrip().startswith(("{", "[")) and (hint := task_hint(path, content)):
-        raise LabelError(path, None, f"expected SQuAD's JSON, or JSON lines{hint}")
-    whole = re.match(r'\s*\{\s*"(version|data)"', content) or format_of(os.fspath(path)) != "jsonl"
-    places = _squad_places(path, content) if whole else _flat_places(path, content)
-    questions, impossible = [], 0
-    seen: set[str] = set()
-    for number, (line, context, record) in enumerate(places, 1):
-        where = f"question {number:,} (id {record.get('id')!r:.40})" if whole else "the question"
-        if not isinstance(context, str) or not context.strip():
-            raise LabelError(path, line, f"{where} has no context")
-        asked = record.get("question")
-        if not isinstance(asked, str) or not asked.strip():
-            raise LabelError(path, line, f"{where} is empty: {asked!r:.40}")
-        answers, starts = _answers(path, line, where, context, record.get("answers"))
-        if not answers and not unanswered:
-            if not record.get("is_impossible"):
-                raise LabelError(path, line, f"{where} has no answer; expected one or more under answers")
-            impossible += 1
-            continue
-        identity = str(record.get("id", number))
-        if identity in seen:
-            raise LabelError(path, line, f"{where} repeats the id {identity!r}; ids must be unique")
-        seen.add(identity)
-        questions.append(Question(identity, asked.strip(), context, answers, starts, number if whole else line))
-    if impossible:
-        logger.warning("%s: skipped %s without an answer", path, counted(impossible, "question"))
-    return some(path, questions)
-
-
-def _squad_places(path: Path, content: str) -> Iterator[tuple[int, Any, dict[str, Any]]]:
-    """Yields the line of each question, its context, and its record"""
-    try:
-        pairs = [
-            (paragraph["context"], record)
-            for article in parsed_json(path, 1, content)["data"]
-            for paragraph in article["paragraphs"]
-            for record in paragraph["qas"]
-        ]
-    except (KeyError, TypeError) as error:
-        form = '{"data": [{"paragraphs": [{"context": "…", "qas": [{"id": "…", "question": "…", "answers": […]}]}]}]}'
-        raise LabelError(path, 1, f"expected the format of SQuAD, {form}; missing: {error}") from error
-    line, place = 1, 0
-    for context, record in pairs:
-        if not isinstance(record, dict):
-            raise LabelError(path, line, f"{record!r:.40} is not a question; expected id, question, answers")
-        # The JSON parser gives no line numbers; search for the ids in order.
-        if isinstance(record.get("id"), str):
-            at = content.find(json.dumps(record["id"], ensure_ascii=False), place)
-            if at >= 0:
-                line, place = line + content.count("\n", place, at), at
-        yield line, context, record
-
-
-def _flat_places(path: Path, content: str) -> Iterator[tuple[int, Any, dict[str, Any]]]:
-    for line, record in json_lines(path, content):
-        yield line, record.get("context"), record
-
-
-def _answers(path: Path, line: int, where: str, context: str, given: Any) -> tuple[list[str], list[int]]:
-    """SQuAD has a list of {text, answer_start}; other files have two lists with these names"""
-    if isinstance(given, dict):
-        texts, places = given.get("text"), given.get("answer_start")
-        if not isinstance(texts, list) or not isinstance(places, list) or len(texts) != len(places):
-            raise LabelError(path, line, f"{where}: expected two lists of equal length, text and answer_start")
-        given = [{"text": text, "answer_start": place} for text, place in zip(texts, places, strict=True)]
-    if not isinstance(given, list | None):
-        raise LabelError(path, line, f"{where}: expected a list of answers, got {given!r:.60}")
-    answers, starts = [], []
-    for answer in given or []:
-        text, start = (answer.get("text"), answer.get("answer_start")) if isinstance(answer, dict) else (None, None)
-        if not isinstance(text, str) or not text.strip() or not isinstance(start, int) or isinstance(start, bool):
-            raise LabelError(path, line, f"{where}: the answer {answer!r:.60} lacks a text or answer_start")
-        if start < 0 or context[start : start + len(text)] != text:
-            elsewhere = context.find(text)
-            hint = "it does not occur in the text" if elsewhere < 0 else f"it starts at {elsewhere:,}"
-            there = context[max(start, 0) : max(start, 0) + len(text)]
-            raise LabelError(
-                path, line, f"{where}: the answer {text!r:.60} is not at {start:,}, which is {there!r:.60}; {hint}"
-            )
-        answers.append(text)
-        starts.append(start)
-    return answers, starts
