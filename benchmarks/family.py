@@ -17,8 +17,9 @@ DistilBERT learns from the bundled Mini-BERT, which took two hours. Its teacher 
 starts from random weights: so this measures what a teacher's answers are worth, and not, as in the paper, what is left
 of a model with half of its layers.
 
-Rates and warm-up are the defaults of `train`, the same for all, which were chosen with Mini-BERT. The models that have
-a table of positions and BERT's blocks start with heads that attend to neighbours (docs/decisions/0003).
+All train with Adam. Rates and warm-up are the defaults of `train` for it, the same for all, chosen with Mini-BERT.
+The models that have a table of positions and BERT's blocks start with heads that attend to neighbours
+(docs/decisions/0003).
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Options(NamedTuple):
 
 
 def train(name: str, options: Options, steps: int, folder: Path) -> None:
-    words: list[object] = ["train", "--model", name, "--tokenizer", "8k", "--length", 64, "--batch-size", 32]
+    words: list[object] = ["train", "--model", name, "--tokenizer", "8k", "--length", 64, "--optimizer", "adam"]
     words += ["--threads", options.threads, "--steps", steps, "--held-out", 0.01, "--out", folder, "--quiet"]
     words += ["--teacher", TEACHERS[name]] if name in TEACHERS else []
     run("-m", "mini_bert", *words, *corpora(options.data))

@@ -171,7 +171,7 @@ def peak(threads: int) -> float:
 def memory(threads: int) -> None:
     """The peak of RssAnon while the `train` command trains, evaluates and saves Mini-BERT in its own process."""
     options = f"--threads {threads} --held-out 0.01 --eval-every 50 --save-every 50".split()
-    most = peak_of_training(*options, steps=120)
+    most = peak_of_training("--optimizer", "adam", *options, steps=120)
     print(f"peak anonymous memory of a Mini-BERT training run on {threads} threads: {most / 1e6:.0f} MB")
 
 

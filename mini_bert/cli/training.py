@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from mini_bert.cli.words import CONFIGS, OBJECTIVES, SOURCES
+from mini_bert.cli.words import CONFIGS, OBJECTIVES, SOURCES, in_options
 
 CHECKPOINTING = "layers to recompute in backward, which saves memory: all, or numbers such as 0,2,4; the first is 0"
 
@@ -17,7 +17,8 @@ CHECKPOINTING = "layers to recompute in backward, which saves memory: all, or nu
 Optimizer = Annotated[
     str | None,
     typer.Option(
-        help="adam (default), or muon: it makes updates of the matrices in blocks orthogonal, and learns more per step"
+        help="muon makes updates of the matrices in blocks orthogonal and learns more in a given time; adam is that of "
+        "published models; default: muon, or adam with --init"
     ),
 ]
 Average = Annotated[
@@ -69,7 +70,13 @@ NextSentence = Annotated[
 Length = Annotated[
     int | None, typer.Option(min=3, help="tokens per sequence; default: that of --init, or the model's maximum")
 ]
-Tokenizer = Annotated[str | None, typer.Option(help="8k, 50k, bpe-8k, unigram-8k or a path; default: the model's own")]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        help="8k, 50k, bpe-8k, unigram-8k, a tokenizer file, or the folder of a tokenizer, model or run; default: the "
+        "model's own"
+    ),
+]
 
 
 def train(
@@ -129,7 +136,7 @@ def train(
         typer.Option(
             "--learning-rate",
             "--lr",
-            help="peak learning rate; default: 1e-3, or 2e-3 with muon; less for wider models, and a tenth of it with "
+            help="peak learning rate; default: 2e-3, or 1e-3 with adam; less for wider models, and a tenth of it with "
             "--init: trained weights should be adjusted, not undone",
         ),
     ] = None,
@@ -139,8 +146,8 @@ def train(
     schedule: Annotated[
         str | None,
         typer.Option(
-            help="how the learning rate falls to 0 after warm-up: linear (default), cosine, or wsd (constant until the "
-            "last --decay-share)"
+            help="how the learning rate falls to 0 after warm-up: linear, cosine, or wsd (constant until the last "
+            "--decay-share); default: wsd with muon, otherwise linear"
         ),
     ] = None,
     decay_share: Annotated[
@@ -220,7 +227,8 @@ def train(
     else:
         if checkpointing is not None:
             given["checkpointing"] = parse_checkpointing(checkpointing)
-        state = pretrain(**given)
+        with in_options(options, max_seq_length="length"):
+            state = pretrain(**given)
     if state.stopped != "done":
         raise typer.Exit(130 if state.stopped == "interrupted" else 1)
 
@@ -229,7 +237,7 @@ def plan(
     model: ModelName = None,
     init: Init = None,
     objective: ObjectiveName = None,
-    batch: Annotated[int, typer.Option(min=1, help="sequences per optimiser step")] = 32,
+    batch: Annotated[int, typer.Option("--batch-size", "--batch", min=1, help="sequences per optimiser step")] = 32,
     memory: Annotated[str, typer.Option(help="available memory, such as 1GB, 900MB or 1.5GiB")] = "1GB",
     threads: Annotated[int | None, typer.Option(min=1, help="at most; default: all cores, up to 8")] = None,
     tokenizer: Tokenizer = None,
@@ -248,7 +256,7 @@ def plan(
     """Predict how much memory training needs. Shows memory by purpose and the options that make it fit; exits with 1 if
     nothing fits.
 
-    For example:  mini-bert plan --model larger --batch 8 --memory 1GB
+    For example:  mini-bert plan --model larger --batch-size 8 --memory 1GB
     """
     options = locals()
     from mini_bert.training.plan import plan_report
@@ -259,7 +267,10 @@ def plan(
 
 
 def doctor(run: Annotated[Path, typer.Argument(help="the folder of a training run")]) -> None:
-    """Diagnose a training run: what is wrong, and what to try. Exits with 1 if there is an error."""
+    """Diagnose a training run: what is wrong, and what to try. Exits with 1 if there is an error.
+
+    For example:  mini-bert doctor runs/run-1
+    """
     from mini_bert.training.doctor import diagnose, report, summary
 
     findings = diagnose(run)
@@ -270,9 +281,20 @@ def doctor(run: Annotated[Path, typer.Argument(help="the folder of a training ru
 
 def plot(
     runs: Annotated[list[Path], typer.Argument(help="run folders; several are drawn side by side")],
-    out: Annotated[Path | None, typer.Option(help="the picture: .png, .svg or .pdf")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="the picture: .png, .svg or .pdf; default: loss.png in the folder of the run, or for several runs.png "
+            "in the current folder"
+        ),
+    ] = None,
 ) -> None:
-    """Draw the curves of one run, or of several side by side. Loss, accuracy, gradients; needs the extra `plots`."""
+    """Draw the curves of one run, or of several side by side. Loss, accuracy, gradients; needs the extra `plots`.
+
+    For example:  mini-bert plot runs/run-1
+
+    Or several:  mini-bert plot runs/run-1 runs/run-2 --out both.svg
+    """
     from mini_bert.training.figures import draw_runs
 
     for path in draw_runs(runs, out):

@@ -38,7 +38,7 @@ class Batches:
 
     lanes   for an objective with a memory: the number of sequences in a whole batch, of which these are the
             micro-batches. Each of them then continues where it stopped in the batch before (data/lanes.py)
-    step    sequences per optimiser step, if batches are parts of it; only to compare with the size of the text
+    step    sequences per optimiser step, if batches are parts of it; only for messages about the whole batch
     """
 
     order: Order | Lanes
@@ -58,7 +58,7 @@ class Batches:
             raise ValueError(f"seed is {seed!r}, expected a whole number")
         self.source, self.objective, self.batch_size, self.seed = source, objective, batch_size, seed
         self.documents, self.shards = source.documents, source.documents.shards
-        self.sequences = source.count
+        self.sequences, self.step = source.count, step or batch_size
         if objective.consecutive != (lanes is not None):
             why = "carries a memory: expected the number of sequences in a whole batch" if lanes is None else "has none"
             raise ValueError(f"lanes is {lanes}, but the objective {objective.name} {why}")
@@ -73,12 +73,12 @@ class Batches:
             "batch_size": batch_size, "seed": seed, "fixed": fixed, "objective": objective.name, **objective.arguments,
             **({} if lanes is None else {"lanes": lanes}),
         }  # fmt: skip
-        if self.sequences < (needed := step or batch_size) and not fixed:
+        if self.sequences < self.step and not fixed:
             logger.warning(
                 "the text makes %s, but a batch has %d: some appear more than once in it; use more text, smaller "
                 "batches, or shorter sequences",
                 counted(self.sequences, "sequence"),
-                needed,
+                self.step,
             )
 
     @property

@@ -76,10 +76,11 @@ class TextBatches(Batches):
         }  # fmt: skip
 
     def __str__(self) -> str:
+        steps = -(-self.sequences // self.step)
         return (
             f"{counted(self.sequences, 'sequence')} ({self.arguments['mode']}, at most "
             f"{self.arguments['max_seq_length']} tokens) from {counted(self.tokens, 'token')} of "
-            f"{counted(self.documents.count, 'document')}: {counted(len(self), 'batch')} of {self.batch_size} per "
+            f"{counted(self.documents.count, 'document')}: {counted(steps, 'batch')} of {self.step} per "
             "epoch." + (f" Left out: {self.source.left_out}" if self.source.left_out else "")
         )
 

@@ -62,7 +62,7 @@ class Lanes:
         if not self.steps:
             raise ValueError(
                 f"the text makes {self.sequences:,} segments, too few for a batch of {self.lanes}, whose sequences "
-                "each read a part of the text of their own; use more text, a smaller batch_size or shorter sequences"
+                "each read a part of the text of their own; use more text, smaller batches or shorter sequences"
             )
 
     def once(self, epoch: int = 0, most: int | None = None) -> Iterator[Places]:

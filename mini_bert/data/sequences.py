@@ -54,6 +54,10 @@ CANDIDATES = 4  # sentences to try as the start of a false part; the first suita
 MUCH = 0.1  # fraction of the text; a warning is logged if more is left out
 MODES = {"packed": 1, "running": 1, "sentences": 1, "next": 2, "order": 2}  # mode -> the number of texts in a sequence
 TRIES = 1000  # chunks to try instead of one without a word; if none has a word, hardly any chunk does
+ONE_DOCUMENT = (
+    "the text is a single document; in plain text, empty lines separate documents: put one between any two texts, or "
+    "give a folder with a file for each"
+)
 logger = logging.getLogger(__name__)
 
 
@@ -151,12 +155,14 @@ def open_source(
     added, texts = 0 if mode == "running" else tokenizer.added_count(MODES[mode]), MODES[mode]
     if length < added + texts:
         raise ValueError(
-            f"max_seq_length is {length}, but in mode {mode!r} special tokens take up {added} of these: "
-            f"expected at least {added + texts}, such as 64"
+            f"max_seq_length={length} is too short for mode {mode!r}, in which special tokens take up {added} of "
+            f"these: expected at least {added + texts}, such as 64"
         )
     documents = Documents(shards, held_out, validation)
     side = f"{len(shards.hashes):,} documents are left for {'validation' if validation else 'training'}"
     if not documents.sentences.size:
+        if len(shards.hashes) == 1:
+            raise ValueError(f"held_out={held_out} holds out whole documents, but {ONE_DOCUMENT}")
         raise ValueError(
             f"with held_out={held_out}, none of the {side}; choose another fraction, or a separate text for validation"
         )
@@ -189,9 +195,11 @@ class Packed(Source):
         rest = max(size - self.overlap, 0) - windows * content
         self.left_out = f"{counted(rest, 'token')} at the end, too few for a sequence"
         if windows < 1:
+            most = size - self.overlap + self.template.added
+            shorter = f", or at most max_seq_length={most}" if most > self.template.added else ""
             raise ValueError(
-                f"the text has {size:,} tokens, too few for one sequence of {content} (max_seq_length {length} minus "
-                'special tokens); use more text, a smaller max_seq_length, or mode="sentences", which pads'
+                f"the text has {size:,} tokens, too few for one sequence of {content} (max_seq_length={length} minus "
+                f"special tokens); use more text{shorter}"
             )
         wordless = []
         for own in _blocks(windows):

@@ -19,6 +19,7 @@ import numpy as np
 
 from mini_bert.common.progress import counted, showing
 from mini_bert.common.values import check_share
+from mini_bert.common.wording import perplexity_text
 from mini_bert.data.generator import TextBatches
 from mini_bert.data.sequences import Documents
 from mini_bert.data.shards import Shards, prepare
@@ -159,8 +160,8 @@ def report(model: str, rows: Sequence[CorpusResult]) -> str:
         loss, perplexity, top1, top5, targets = row.result
         guessing = "?" if row.unigram_loss is None else f"{row.unigram_loss:.3f}"
         lines.append(
-            f"{name:{width}} {targets:{wide},} {loss:7.3f} {perplexity:11,.1f} {top1:7.1%} {top5:7.1%} "
-            f"{row.calibration_error:18.1%} {guessing:>17}"
+            f"{name:{width}} {targets:{wide},} {loss:7.3f} {perplexity_text(perplexity, 1):>11} "
+            f"{top1:7.1%} {top5:7.1%} {row.calibration_error:18.1%} {guessing:>17}"
         )
     lines += ["", *_further_parts(shown)] if rows[0].more else []
     result, baseline = shown[-1][1].result, shown[-1][1].unigram_loss

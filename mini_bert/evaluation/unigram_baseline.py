@@ -68,15 +68,16 @@ def verdict(loss: float, baseline: float, visible: float = 1 - TO_RANDOM, subjec
 
 
 def verdict_on_text(loss: float, baseline: float, visible: float = 1 - TO_RANDOM) -> str:
-    """What a loss on any text shows about a trained model.
+    """What a loss on any text shows about a trained model; it follows what `against` says, and an explanation of the
+    baseline.
 
-    >>> verdict_on_text(4.0, 6.5)
-    'it uses context'
+    >>> verdict_on_text(4.0, 6.5), verdict_on_text(6.45, 6.5)
+    ('it uses context', 'on this text, it does no better')
     """
     if uses_context(loss, baseline, visible):
         return "it uses context"
     if uses_context(loss, baseline, visible=0):
-        return "on this text, it is hardly better than the word frequencies of its training text"
+        return "on this text, it hardly does better"
     if knows_frequencies(loss, baseline):
-        return "on this text, it is no better than the word frequencies of its training text"
-    return "it is worse than word frequencies: hardly trained, or on text very different from this"
+        return "on this text, it does no better"
+    return "it is hardly trained, or was trained on text very different from this"

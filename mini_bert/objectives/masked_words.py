@@ -21,6 +21,11 @@ from mini_bert.objectives.base import Objective, Rows, Size
 from mini_bert.objectives.masking import MASK_PROB, TO_MASK, TO_RANDOM, Masking
 from mini_bert.text.base import Tokenizer
 
+NO_MASKS = (
+    "word head that reads [MASK]: its query stream predicts words without seeing them, so train it with the objective "
+    "permutation"
+)
+
 
 class Batch(NamedTuple):
     """The arguments of `model.loss`, in order: model.loss(*batch)."""
@@ -78,15 +83,12 @@ class MaskedWords(Objective):
     def missing(cls, model: Model) -> list[str]:
         """XLNet's word head reads the query stream, which sees no [MASK] but has to be told which words to predict."""
         asks = cls.masks and QUERY in model.streams
-        return [*super().missing(model), *(["word head that reads masked texts"] if asks else [])]
+        return [*super().missing(model), *([NO_MASKS] if asks else [])]
 
     def check(self, model: Model) -> None:
         super().check(model)
-        if self.masks and QUERY in model.streams:
-            raise ValueError(
-                f"this {type(model).__name__} predicts words with its query stream, which reads no [MASK]: train it "
-                "with the objective permutation"
-            )
+        if NO_MASKS in self.missing(model):
+            raise ValueError(f"this {type(model).__name__} has no {NO_MASKS}")
 
     # ------------------------------------------------------------------ batches
 

@@ -35,7 +35,7 @@ class Averaged:
     tail        the share of the run, at its end, whose mean is taken
     """
 
-    def __init__(self, optimiser: Optimiser, flat: Flat, kind: str, every: int, decay: float, tail: float):
+    def __init__(self, optimiser: Optimiser, flat: Flat, kind: str, every: int, decay: float = 0.0, tail: float = 0.0):
         self.optimiser, self.flat, self.kind, self.every, self.decay, self.tail = (
             optimiser, flat, kind, every, decay, tail,
         )  # fmt: skip

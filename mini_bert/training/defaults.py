@@ -36,6 +36,10 @@ def settings_for(
     micro_batch: the batch size of a data generator, if its batches are the micro-batches.
     continued: training continues from trained weights.
     """
+    given.setdefault("optimizer", default_optimizer(continued))
+    given.setdefault("warmup", default_warmup(given.get("steps"), given.get("minutes")))
+    if given["optimizer"] == "muon" and given["warmup"] + TrainingConfig.decay_share <= 1:
+        given.setdefault("schedule", "wsd")
     for name, (other, value) in NEEDS.items():
         if given.get(name) is not None and (given.get(other) is None or value not in (None, given[other])):
             option, needed = (f"--{text.replace('_', '-')}" for text in (name, other))
@@ -51,24 +55,46 @@ def settings_for(
             f"a multiple such as batch_size={max(micro_batch, size - size % micro_batch)}, or a micro-batch that "
             f"divides {size}"
         )
-    threads = given.get("threads") or min(default_threads(), size)
-    smallest = math.gcd(size, given.get("batch_start") or size)  # micro-batches are of one size, in all batches
-    micro = given.setdefault("micro_batch", micro_batch or default_micro_batch(smallest, min(threads, smallest)))
+    threads, start = given.get("threads") or min(default_threads(), size), given.get("batch_start")
+    note = "" if micro_batch else note_on_uneven_batch(size, threads, start)
+    micro = given["micro_batch"] = micro_batch or default_micro_batch(size, threads, start)
     check_positive("micro_batch", micro)
     given.setdefault("threads", max(1, min(threads, size // micro)))
-    given.setdefault("warmup", default_warmup(given.get("steps"), given.get("minutes")))
-    given.setdefault("learning_rate", default_learning_rate(config, continued, given.get("optimizer")))
-    note = (
-        f"a batch has {counted(size // micro, 'micro-batch')} of {micro} sequences, so only {size // micro} of "
-        f"{threads} threads have work; to use them all, choose a smaller --micro-batch"
+    given.setdefault("learning_rate", default_learning_rate(config, continued, given["optimizer"]))
+    if threads > size // micro:
+        note = (
+            f"a batch has {counted(size // micro, 'micro-batch')} of {micro} sequences, so only {size // micro} of "
+            f"{threads} threads have work; to use them all, choose a smaller --micro-batch"
+        )
+    return TrainingConfig(**given), note
+
+
+def default_micro_batch(batch_size: int, threads: int, batch_start: int | None = None) -> int:
+    """The largest divisor of the batch size, up to 16 sequences, that gives every thread work.
+
+    batch_start: sequences per step at first; micro-batches are of one size in all batches
+    """
+    smallest = math.gcd(batch_size, batch_start or batch_size)
+    return max(size for size in range(1, most_at_once(smallest, threads) + 1) if smallest % size == 0)
+
+
+def most_at_once(batch_size: int, threads: int) -> int:
+    """How many sequences a thread may process at once, so that every thread has work"""
+    return max(1, min(TrainingConfig.micro_batch, batch_size // threads))
+
+
+def note_on_uneven_batch(batch_size: int, threads: int, batch_start: int | None = None) -> str:
+    """For the user, if only small micro-batches divide the batch, which makes a step slow; otherwise an empty string"""
+
+    def splits_well(size: int) -> bool:
+        return 3 * default_micro_batch(size, threads) > most_at_once(size, threads)
+
+    if batch_start is not None or splits_well(batch_size):
+        return ""
+    return (
+        f"a batch of {batch_size} only splits into micro-batches of {default_micro_batch(batch_size, threads)}, since "
+        f"they are of one size; a batch size such as {next(filter(splits_well, count(batch_size)))} is faster"
     )
-    return TrainingConfig(**given), note if threads > size // micro else ""
-
-
-def default_micro_batch(batch_size: int, threads: int) -> int:
-    """The largest divisor of the batch size, up to 16 sequences, that gives every thread work."""
-    most = max(1, min(TrainingConfig.micro_batch, batch_size // threads))
-    return max(size for size in range(1, most + 1) if batch_size % size == 0)
 
 
 def default_share(shards: Shards, content: int) -> float:
@@ -88,6 +114,12 @@ def default_corpus() -> list[str]:
         except (ValueError, OSError):
             pass
     return ["builtin"]
+
+
+def default_optimizer(continued: bool = False) -> str:
+    """Muon for new models, which learn more with it in the same time (docs/recipes.md); Adam for trained weights, as
+    published models were trained with it."""
+    return "adam" if continued else "muon"
 
 
 def default_learning_rate(config: Any, continued: bool = False, optimizer: str | None = None) -> float:

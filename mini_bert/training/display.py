@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Self
 
 from mini_bert.common.progress import show_cursor_at_exit
 from mini_bert.common.visible import filter_redirected, unfiltered, visible
+from mini_bert.common.wording import perplexity_text
 from mini_bert.evaluation.unigram_baseline import against
 from mini_bert.objectives.base import Objective
 from mini_bert.training.board import Board, clock, step_of
@@ -197,7 +198,7 @@ def eval_line(record: Record, baseline: float | None = None, kind: type[Objectiv
     >>> eval_line({"kind": "eval", "step": 500, "loss": 6.1, "perplexity": 446.0, "top1": 0.12, "top5": 0.25}, 6.51)
     'step 500, held-out text: loss 6.100 (0.41 below the unigram baseline), perplexity 446, top-1 12.0%, top-5 25.0%'
     """
-    parts = present(record, kind, ("loss", "loss {:.3f}"), ("perplexity", "perplexity {:,.0f}"),
+    parts = present(record, kind, ("loss", "loss {:.3f}"), ("perplexity", perplexity_text),
                     ("top1", "top-1 {:.1%}"), ("top5", "top-5 {:.1%}"))  # fmt: skip
     loss = finite(record.get("loss"))
     if loss is not None and baseline is not None:
@@ -205,14 +206,21 @@ def eval_line(record: Record, baseline: float | None = None, kind: type[Objectiv
     return f"step {record['step']:,}, held-out text: {', '.join(parts)}"
 
 
-def present(record: Record, kind: type[Objective], *forms: tuple[str, str]) -> list[str]:
-    """The finite numbers of a record, formatted; a loss that is not finite is mentioned."""
+def present(record: Record, kind: type[Objective], *forms: tuple[str, str | Callable[[float], str]]) -> list[str]:
+    """The finite numbers of a record, formatted; a loss that is not finite is mentioned.
+
+    forms: names, each with a template, or with a function that formats its value, which then follows the name
+    """
     if owner := kind.part_name():
         forms = tuple((name, f"{owner} {form}" if name in ("loss", "accuracy") else form) for name, form in forms)
     for name in further_parts(record):
         words = kind.part_name(name)
         forms += ((f"{name}_loss", f"{words} loss {{:.3f}}"), (f"{name}_accuracy", f"{words} accuracy {{:.1%}}"))
-    parts = [form.format(value) for name, form in forms if (value := finite(record.get(name))) is not None]
+    parts = [
+        form.format(value) if isinstance(form, str) else f"{name} {form(value)}"
+        for name, form in forms
+        if (value := finite(record.get(name))) is not None
+    ]
     return parts if finite(record.get("loss")) is not None else ["loss is not a finite number", *parts]
 
 

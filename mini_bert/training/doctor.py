@@ -3,7 +3,7 @@
     for finding in diagnose("runs/first"):
         print(finding.level, finding.title)
 
-training/symptoms.py has the checks.
+training/symptoms.py has the checks; text_symptoms.py and part_symptoms.py, those of the text and of the further losses.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from mini_bert.common.invocation import broken
 from mini_bert.common.progress import counted
+from mini_bert.common.wording import number, perplexity_text
 from mini_bert.evaluation.unigram_baseline import against, knows_frequencies
 from mini_bert.training.board import clock
 from mini_bert.training.history import METRICS, History, finite, read_run
@@ -27,8 +28,8 @@ from mini_bert.training.symptoms import (
     PLATEAU,
     TOO_HIGH,
     Finding,
-    number,
 )
+from mini_bert.training.text_symptoms import TEXT_CHECKS
 
 # in the order of a report
 MARKS = {"error": "ERROR", "warning": "WARNING", "early": "EARLY", "good": "HEALTHY", "note": "NOTE"}
@@ -39,7 +40,7 @@ def diagnose(run: str | os.PathLike[str]) -> list[Finding]:
     history = read_run(run)
     if not history.of("train") and not history.of("nonfinite"):
         return [nothing_yet(history)]
-    findings = [finding for check in (*CHECKS, *PART_CHECKS) for finding in check(history)]
+    findings = [finding for check in (*CHECKS, *TEXT_CHECKS, *PART_CHECKS) for finding in check(history)]
     titles = {finding.title for finding in findings}
     if TOO_HIGH in titles or NOT_FINITE in titles:  # which explain these
         findings = [finding for finding in findings if finding.title not in (PLATEAU, NOT_LEARNING)]
@@ -74,7 +75,8 @@ def summary(run: str | os.PathLike[str]) -> str:
     if seconds is not None:
         parts[0] += f" in {clock(seconds)}"
     if losses:
-        parts.append(f"{history.loss_name} {losses[0]:.2f} to {losses[-1]:.2f}")
+        first = f"{losses[0]:.2f} to " if len(losses) > 1 else ""
+        parts.append(f"{history.loss_name} {first}{losses[-1]:.2f}")
     if held:
         parts.append(f"{held[-1]:.2f} on held-out text")
     if history.unigram_loss is not None:
@@ -115,14 +117,13 @@ def healthy(history: History) -> Finding:
     steps, losses = history.series("train", "loss")
     evals, held = history.series("eval", "loss")
     baseline, last = history.unigram_loss, losses[-1]
-    what = f"The {history.loss_name} went from {losses[0]:.2f} to {last:.2f} in {counted(steps[-1], 'step')}."
+    course = f"went from {losses[0]:.2f} to {last:.2f} in" if len(losses) > 1 else f"is {last:.2f} after"
+    what = f"The {history.loss_name} {course} {counted(steps[-1], 'step')}."
     if held:
         last = held[-1]
         top1 = finite(history.last("eval").get("top1"))
         right = "" if top1 is None else f", with a top-1 accuracy of {top1:.0%}"
-        perplexity = math.exp(min(last, 50))
-        shown = f"{perplexity:,.0f}" if perplexity < 1e6 else number(perplexity)
-        what += f" On held-out text it is {last:.2f} (perplexity {shown}){right}."
+        what += f" On held-out text it is {last:.2f} (perplexity {perplexity_text(math.exp(min(last, 50)))}){right}."
         if (best := history.best)["step"] != evals[-1]:
             what += f" The model that is saved is that of step {best['step']:,}, with {best['loss']:.2f}."
     why, title, advice = "All numbers are in their normal range.", "Nothing is wrong with this run", ""

@@ -10,6 +10,7 @@ from typing import Any
 from mini_bert.common.invocation import command
 from mini_bert.common.memory import return_freed_memory
 from mini_bert.data.generator import TextBatches
+from mini_bert.data.sequences import ONE_DOCUMENT
 from mini_bert.evaluation.evaluate import word_counts
 from mini_bert.evaluation.unigram_baseline import against
 from mini_bert.evaluation.word_frequencies import log_frequencies, read_frequencies
@@ -90,7 +91,8 @@ class FolderRun:
         for note in self.notes:
             display.note(note)
         if self.validation is None:
-            display.note("no text is held out, so the model will not be evaluated on unseen text")
+            why = f": {ONE_DOCUMENT}" if self.batches.documents.count == 1 else ""
+            display.note(f"no text is held out, so the model will not be evaluated on unseen text{why}")
 
     def _finish(self, run: RunFolder, state: State, display: Display) -> None:
         from mini_bert.training.doctor import diagnose, report, weights_are_useless
@@ -136,7 +138,7 @@ class FolderRun:
                 for line in lines:
                     display.note(line)
         curve = f"    loss curve: {self.path / 'loss.png'}" if drawn else ""
-        display.note(f"\nmodel: {target}{curve}\n\nWhat to try next:\n{next_steps(self)}")
+        display.note(f"\nmodel: {target}{curve}\n\nWhat to try next:\n{next_steps(self, findings)}")
 
 
 def start_record(

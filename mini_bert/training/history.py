@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from mini_bert.common.folders import folders_inside
 from mini_bert.common.invocation import command
 from mini_bert.common.json_values import parse_json
 from mini_bert.evaluation.unigram_baseline import uses_context, verdict
@@ -67,6 +68,12 @@ class History:
     def unigram_loss(self) -> float | None:
         """The unigram baseline of the held-out loss (evaluation/unigram_baseline.py)."""
         return unigram_loss(self.last("start"))
+
+    @property
+    def uniform_loss(self) -> float | None:
+        """The loss of a uniform guess, ln V; None: older versions did not record V."""
+        vocab_size = finite(self.last("start").get("vocab_size"))
+        return math.log(vocab_size) if vocab_size else None
 
     @property
     def predicted(self) -> float | None:
@@ -209,7 +216,8 @@ def read_run(run: str | os.PathLike[str]) -> History:
     run = Path(run)
     if not (run / METRICS).is_file():
         what = f"has no {METRICS}" if run.is_dir() else "is not a folder"
-        raise ValueError(f"{run} {what}; expected a run folder, which `{command('train', '--out', run)}` creates")
+        remedy = f"expected a run folder, which `{command('train', '--out', run)}` creates"
+        raise ValueError(f"{run} {what}; {folders_inside(run, METRICS) or remedy}")
     records: list[Record] = []
     for line in (run / METRICS).read_text(encoding="utf-8", errors="replace").splitlines():
         record = parse(line)

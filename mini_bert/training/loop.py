@@ -112,6 +112,8 @@ def train(
                 with averaged():
                     loss = held_out_loss(team, validation, settings.eval_sequences)
                 best = run.judge(state, loss, samples)
+                if state.stopped == "done" and state.best is not None and state.best > hopeless["loss"]:
+                    state.stopped = "diverged"
             state.seconds = clock.seconds()
             if state.step % settings.save_every == 0 or best or state.stopped:  # save
                 with averaged():
@@ -170,14 +172,14 @@ def _hopeless(uniform: dict[str, float]) -> dict[str, float]:
 
 def _why_stop(state: State, settings: TrainingConfig, hopeless: dict[str, float], stop: threading.Event) -> str:
     """The reason to stop, or "" to continue."""
-    if is_done(state, settings):
-        return "done"
-    if stop.is_set():
+    done = is_done(state, settings)
+    if stop.is_set() and not done:
         return "interrupted"
-    if not state.since or state.step % settings.log_every:
-        return ""
-    means = {name: np.mean([step[name] for step in state.since]) for name in hopeless}
-    return "diverged" if any(means[name] > most for name, most in hopeless.items()) else ""
+    if state.since and (done or state.step % settings.log_every == 0):
+        means = {name: np.mean([step[name] for step in state.since]) for name in hopeless}
+        if any(means[name] > most for name, most in hopeless.items()):
+            return "diverged"
+    return "done" if done else ""
 
 
 def held_out_loss(team: Team, validation: Batches, sequences: int) -> dict[str, Evaluation]:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator
 from statistics import mean
 
+from mini_bert.common.wording import number
 from mini_bert.models.base import REPLACED
 from mini_bert.training.history import History, Record, finite
-from mini_bert.training.symptoms import Finding, last_part, number
+from mini_bert.training.symptoms import Finding, last_part
 
 BLIND = "The discriminator does not find replaced words"
 PATIENCE = 1_000  # steps at the full learning rate

@@ -1,6 +1,6 @@
 """Predicts how much memory a training run needs, and picks the switches that make it fit.
 
-    mini-bert plan --model larger --batch 8 --memory 1GB
+    mini-bert plan --model larger --batch-size 8 --memory 1GB
 
 For P parameters, j threads and micro-batches of B sequences of T tokens:
 
@@ -35,6 +35,7 @@ from mini_bert.common.progress import counted
 from mini_bert.layers.lean_attention import LONG, is_lean
 from mini_bert.layers.matrices import PRODUCT
 from mini_bert.models.sizes import Kept, Shape, Sizes, tiles
+from mini_bert.training.defaults import default_micro_batch, default_optimizer, most_at_once, note_on_uneven_batch
 from mini_bert.training.optim import CHUNK
 from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import TrainingConfig
@@ -204,8 +205,7 @@ def choices(model: Sizes, batch: int, threads: int, batch_start: int | None = No
     if fixed.get("average", "none") != "none":  # which needs weights in float32
         kinds = [kind for kind in kinds if kind[SIXTEEN.index("weights")] == "float32"]
     for j in range(min(threads, batch), 0, -1):
-        most = max(1, min(TrainingConfig.micro_batch, batch // j))
-        sizes = [size for size in range(most, 0, -1) if smallest % size == 0]
+        sizes = [size for size in range(most_at_once(smallest, j), 0, -1) if smallest % size == 0]
         for micro, checkpointing, method, kept in product(sizes, layers, methods, kinds):
             yield Choice(micro, j, checkpointing, method, *kept, **fixed)
 
@@ -231,10 +231,11 @@ def explained_memory(wanted: Wanted, sizes: Callable[[], Sizes], settings: Train
         chosen = [
             word for name in ("model", "init") if name in wanted.given for word in _option(name, wanted.given[name])
         ]
+        usual = usual_switches(wanted)
         for name in ("optimizer", "average"):
-            if getattr(settings, name) != getattr(TrainingConfig, name):
+            if getattr(settings, name) != usual[name]:
                 chosen += _option(name, getattr(settings, name))
-        options = [*chosen, "--batch", str(settings.batch_size), "--memory", "1GB"]
+        options = [*chosen, "--batch-size", str(settings.batch_size), "--memory", "1GB"]
         raise MemoryError(
             f"training this model with these settings needs about {sum(needs.values()) / 1e6:,.0f} MB ({parts}). "
             f"`{command('plan', *options)}` shows which settings need less; give the memory that you have"
@@ -261,10 +262,7 @@ def note_on_length(wanted: Wanted, setup: Setup, settings: TrainingConfig) -> st
 
 def default_choice(batch: int, threads: int, batch_start: int | None = None, **fixed: Any) -> Choice:
     """What `mini-bert train` does without options."""
-    from mini_bert.training.defaults import default_micro_batch
-
-    smallest = math.gcd(batch, batch_start or batch)
-    micro = default_micro_batch(smallest, min(threads, smallest))
+    micro = default_micro_batch(batch, threads, batch_start)
     return Choice(micro, min(threads, batch // micro), **fixed)
 
 
@@ -287,10 +285,12 @@ def plan_report(
     options: the other fields of a Wanted, as for `mini-bert train`.
     """
     fixed: dict[str, Any] = {
-        "optimizer": optimizer or TrainingConfig.optimizer,
+        "optimizer": optimizer or default_optimizer(options.get("init") is not None),
         "average": average or TrainingConfig.average,
     }
     ramps: dict[str, Any] = {"batch_start": batch_start, "mask_start": mask_start}
+    if batch_start is not None and not 1 <= batch_start <= batch:
+        raise ValueError(f"batch_start is {batch_start}, expected 1 to {batch}, the size of the whole batch")
     TrainingConfig(minutes=1, batch_size=batch, micro_batch=1, **ramps, **fixed)  # refuses other values
     fixed["batch_start"] = batch_start
     available, threads = parse_memory(memory), threads or default_threads()
@@ -301,13 +301,17 @@ def plan_report(
     if mask_start is not None:
         sizes = sizes._replace(predicted=max(sizes.predicted, mask_start))
     default, best = default_choice(batch, threads, **fixed), best_choice(sizes, batch, threads, available, **fixed)
+    uneven = filter(None, [note_on_uneven_batch(batch, threads, batch_start)])
     shown = {"default": default} | ({"to fit": best} if best and best != default else {})
     lines = [
         f"{sizes.name}, {sizes.parameters:,} parameters{' (tied head)' if sizes.tied else ''}: "
         f"batches of {batch} × {sizes.max_length} tokens in {available / 1e6:,.0f} MB of memory",
         f"{parts_counted(built)}\n",
         *table(sizes, shown),
-        *(f"\nNote: {note}." for note in [*setup.notes, *_time_of_muon(sizes, batch, default)]),
+        *(
+            f"\nNote: {note}."
+            for note in [*setup.notes, *uneven, *(_time_of_muon(sizes, batch, default) if optimizer else [])]
+        ),
     ]
     chosen = best
     if chosen is None:
@@ -381,9 +385,15 @@ def option(name: str, choice: Choice) -> str:
 def train_options(wanted: Wanted, batch: int, choice: Choice) -> list[str]:
     """The options of `mini-bert train` for this choice."""
     given = [word for name, value in wanted.given.items() for word in _option(name, value)]
-    switched = [name for name in choice._fields[2:] if getattr(choice, name) != choice._field_defaults[name]]
+    usual = usual_switches(wanted)
+    switched = [name for name in choice._fields[2:] if getattr(choice, name) != usual[name]]
     switches = " ".join(option(name, choice) for name in ("micro_batch", "threads", *switched)).split()
     return [*given, "--batch-size", str(batch), *switches]
+
+
+def usual_switches(wanted: Wanted) -> dict[str, Any]:
+    """What `mini-bert train` does without an option, by its name"""
+    return Choice._field_defaults | {"optimizer": default_optimizer(wanted.init is not None)}
 
 
 def _option(name: str, value: Any) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,7 @@ import numpy as np
 
 from mini_bert.common.invocation import command, option_words
 from mini_bert.common.progress import counted
-from mini_bert.common.wording import duration, with_article
+from mini_bert.common.wording import duration, perplexity_text, with_article
 from mini_bert.data.generator import TextBatches
 from mini_bert.files.model_folder import LOADING, MODEL
 from mini_bert.layers.base import Run
@@ -24,6 +26,7 @@ from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import RunFolder
 from mini_bert.training.schedules import WORDS
 from mini_bert.training.settings import TrainingConfig
+from mini_bert.training.symptoms import Finding
 
 if TYPE_CHECKING:
     from mini_bert.training.folder_run import FolderRun
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 OF_ONE_RUN = ("steps", "minutes", "eval_every", "eval_minutes", "save_every")
 # fields of a TrainingConfig that are not options of `train`
 IN_PYTHON = ("clip", "beta1", "eps", "average_every", "log_every", "eval_sequences", "tensors_every", "keep")
+OWN_TEXT = ["--corpus", "FILE_OR_FOLDER"]
 EXAMPLES = 6  # masked words to show
 AROUND = 10  # tokens to show on either side of a masked word, if the sequences are long enough
 
@@ -92,15 +96,18 @@ def measured(run: Path, sequences: int, most: int) -> str:
     if not best:
         return "| held-out loss | not measured |\n"
     text = f"the first {most:,} of {sequences:,} sequences" if most < sequences else counted(sequences, "sequence")
-    rows = [("held-out loss", "loss", ".3f"), ("perplexity", "perplexity", ",.1f"), ("top-1 accuracy", "top1", ".1%"),
-            ("top-5 accuracy", "top5", ".1%")]  # fmt: skip
+    loss, share = "{:.3f}".format, "{:.1%}".format
+    rows: list[tuple[str, str, Callable[[float], str]]] = [
+        ("held-out loss", "loss", loss), ("perplexity", "perplexity", partial(perplexity_text, digits=1)),
+        ("top-1 accuracy", "top1", share), ("top-5 accuracy", "top5", share),
+    ]  # fmt: skip
     if owner := history.kind.part_name():
         rows = [(f"{owner}: {label}", name, form) for label, name, form in rows]
     for name in further_parts(best):
         words = history.kind.part_name(name) + (": held-out" if owner else "")
-        rows += [(f"{words} loss", f"{name}_loss", ".3f"), (f"{words} accuracy", f"{name}_accuracy", ".1%")]
+        rows += [(f"{words} loss", f"{name}_loss", loss), (f"{words} accuracy", f"{name}_accuracy", share)]
     return f"| held-out text | {text} |\n" + "".join(
-        f"| {label} | {'–' if (value := finite(best.get(name))) is None else format(value, form)} |\n"
+        f"| {label} | {'–' if (value := finite(best.get(name))) is None else form(value)} |\n"
         for label, name, form in rows
     )
 
@@ -187,12 +194,15 @@ def started(config: dict[str, Any]) -> str:
     return "random weights"
 
 
-def next_steps(run: FolderRun) -> str:
-    """Commands to try after a run, one per line"""
+def next_steps(run: FolderRun, findings: Sequence[Finding] = ()) -> str:
+    """Commands to try after a run, one per line, without the options that led to something wrong with it"""
     tokenizer, config = run.batches.tokenizer, RunFolder.config(run.path)
+    wrong = {name for finding in findings for name in finding.options}
     commands = [command("plot", run.path), command("doctor", run.path)]
     if (options := options_of(run)) is not None:
-        commands.insert(0, command("train", *option_words(options), *corpus_options(config), "--minutes", "120"))
+        options = {name: value for name, value in options.items() if name not in wrong}
+        corpus = OWN_TEXT if "corpus" in wrong else corpus_options(config)
+        commands.insert(0, command("train", *option_words(options), *corpus, "--minutes", "120"))
     if MASKED_WORDS in run.model.output_heads and tokenizer.mask_token:
         text = f"The answer is not {tokenizer.mask_token}."
         commands.insert(0, command("fill-mask", text, "--model", run.path / MODEL))
@@ -205,7 +215,7 @@ def corpus_options(config: dict[str, Any]) -> list[str]:
     """The text of a run as options of `train`; of a run on the built-in corpus, a place for one's own"""
     corpus = config["data"]["corpus"]
     if corpus == ["builtin"] or "-" in corpus:
-        return ["--corpus", "FILE_OR_FOLDER"]
+        return OWN_TEXT
     return option_words({"corpus": [_from_here(name) for name in corpus]})
 
 

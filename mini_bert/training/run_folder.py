@@ -23,6 +23,7 @@ import numpy as np
 
 import mini_bert
 from mini_bert.common.atomic import replaced_folder, write_atomic
+from mini_bert.common.folders import folders_inside
 from mini_bert.common.json_values import finite_values, read_json
 from mini_bert.data.batches import Batches
 from mini_bert.evaluation.word_frequencies import write_frequencies
@@ -104,7 +105,10 @@ class RunFolder(Recorder):
         try:
             found = read_json(path / CONFIG)
         except FileNotFoundError:
-            raise FileNotFoundError(f"{path} is not a run folder: it has no {CONFIG}") from None
+            inside = folders_inside(path, METRICS)
+            raise FileNotFoundError(
+                f"{path} is not a run folder: it has no {CONFIG}{'; ' if inside else ''}{inside}"
+            ) from None
         if not isinstance(found, dict) or not all(isinstance(found.get(part), dict) for part in SECTIONS):
             raise ValueError(f"{path} is not a run folder: its {CONFIG} should have the sections {', '.join(SECTIONS)}")
         corpus, objective = found["data"].get("corpus", []), found.get("objective", "")

@@ -23,7 +23,7 @@ from mini_bert.inference.loading import (
 )
 from mini_bert.models.base import MASKED_WORDS, REPLACED, Model
 from mini_bert.models.pairs import PairConfig
-from mini_bert.models.registry import PRESETS, load_config, model_class
+from mini_bert.models.registry import PRESETS, load_config, model_class, preset, preset_name
 from mini_bert.models.sizes import Sizes
 from mini_bert.objectives.base import Objective
 from mini_bert.objectives.distillation import Distillation
@@ -152,7 +152,8 @@ def set_up(wanted: Wanted) -> Setup:
         config = config.with_padding(tokenizer.pad_id)
     _check_types(wanted, config, objective, tokenizer)
     check_fit(config, objective)
-    if objective is ReplacedTokens and wanted.init is not None and wanted.replaced_weight is None:
+    whole = objective is ReplacedTokens and wanted.init is not None and start.generator is not None
+    if whole and config.shares_tables and wanted.replaced_weight is None:
         notes.append(
             f"the discriminator's loss counts {WEIGHT:g} times, as in published models; with --replaced-weight "
             f"{FOR_NEW:g} an ELECTRA that `train` started continues as before"
@@ -240,17 +241,21 @@ def _check_types(wanted: Wanted, config: Any, objective: type[Objective], tokeni
 
 def refuse_weights(model: str) -> None:
     """--model starts from random weights, so a model that has trained ones is refused."""
+    path = Path(model)
     if model in PRESETS:
         return
-    path = Path(model)
-    folders = [path, path / MODEL] if path.is_dir() else [path.parent] if path.suffix in WEIGHT_FILES else []
-    for folder in folders:
-        if weights_of(folder) is not None:
-            raise ValueError(
-                f"{model} has trained weights, but --model starts from random weights. To continue training with these "
-                f"weights: --init {quoted(folder)}. To train a new model of the same architecture, give its config: "
-                f"--model {quoted(folder / CONFIG)}"
-            )
+    if model in BUNDLED_NAMES and not path.exists():
+        trained, config = model, preset_name(load_config(locate(model))) or locate(model) / CONFIG
+    else:
+        folders = [path, path / MODEL] if path.is_dir() else [path.parent] if path.suffix in WEIGHT_FILES else []
+        found = next((folder for folder in folders if weights_of(folder) is not None), None)
+        if found is None:
+            return
+        trained, config = str(found), found / CONFIG
+    raise ValueError(
+        f"{model} has trained weights, but --model starts from random weights: --init {quoted(trained)} continues to "
+        f"train it, --model {quoted(config)} trains a new model of the same architecture"
+    )
 
 
 # ---------------------------------------------------------------------- the objective
@@ -323,9 +328,11 @@ def check_fit(config: Any, objective: type[Objective]) -> None:
     kind = model_class(config.to_dict())
     heads = ", ".join(kind.head_shapes)
     fitting = ", ".join(name for name, one in OBJECTIVES.items() if not one.missing(build(config, one, seed=None)))
+    able = [name for name in PRESETS if not objective.missing(build(preset(name), objective, seed=None))]
     raise ValueError(
         f"{config.name} cannot be trained with the objective {objective.name}: it has no {' and no '.join(missing)}. "
-        f"Its output heads are {heads}; with these, --objective can be {fitting}"
+        f"Its output heads are {heads}; with these, --objective can be {fitting}. For {objective.name}: --model "
+        f"{' or '.join(able)}"
     )
 
 

@@ -103,7 +103,11 @@ def judged(history: History, unit: str, where: float, last: bool) -> Point | Los
     """What a run has reached at a rung; None if it has to be trained further. last: at its end."""
     points, ended = curve(history), history.last("stop")
     if history.last("start").get("validation_tokens") == 0:
-        return Lost("failed", "failed: the text is too short to hold any of it out; give more, or --held-out 0.2")
+        return Lost(
+            "failed",
+            "failed: the text is too short to hold any of it out, or a single document "
+            "(in plain text, empty lines separate them); give more, or --held-out 0.2",
+        )
     if not last:
         point = point_at(points, unit, where)
     else:

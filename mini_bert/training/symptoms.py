@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from mini_bert.common.invocation import command, unbroken
 from mini_bert.common.progress import counted
+from mini_bert.common.wording import number
 from mini_bert.evaluation.unigram_baseline import ABOVE, against, knows_frequencies
 from mini_bert.training.history import History, Record, finite
 
@@ -25,9 +26,8 @@ HIGH_LR = 5  # times the usual learning rate
 LARGE_UPDATE = 1e-2  # of a matrix, in one step
 VANISHED = 1e-3  # of the largest gradient among the blocks; 0.04 is normal
 EXPLODED = 10.0  # times the earlier gradient norm
-MANY_EPOCHS = 20
-FEW_TARGETS = 20  # predicted tokens per step
-USUAL_SHARE = 0.1  # of the tokens are masked, or more; fewer are unusual
+
+RATES = ("learning_rate", "muon_learning_rate")  # options of `train`
 
 NOT_FINITE = "The numbers are no longer finite"
 TOO_HIGH = "The learning rate is too high"
@@ -35,9 +35,6 @@ PLATEAU = "The loss is stuck on the unigram plateau"
 NOT_LEARNING = "The model is not learning"
 EXPLODING = "Exploding gradients"
 VANISHING = "Vanishing gradients"
-OVERFITTING = "Too little text for this many steps"
-NOTHING_TO_LEARN = "There is nothing to learn"
-SMALL_BATCH = "The batch is very small"
 
 
 class Finding(NamedTuple):
@@ -46,6 +43,7 @@ class Finding(NamedTuple):
     what: str  # the numbers
     why: str  # what they mean
     try_: str
+    options: tuple[str, ...] = ()  # of `train` that led to it: `next_steps` does not repeat them
 
 
 def not_finite(history: History) -> Iterator[Finding]:
@@ -83,23 +81,29 @@ def not_finite(history: History) -> Iterator[Finding]:
 
 
 def learning_rate_too_high(history: History) -> Iterator[Finding]:
-    """The loss rises again or stays on the plateau, and the steps are visibly too large."""
+    """The loss rises again, stays on the plateau or is worse than a guess, and the steps are visibly too large."""
     _, losses = history.comparable()
-    diverged = history.last("stop").get("reason") == "diverged"
-    if not losses or (len(losses) < 4 and not diverged):
+    if not losses:
         return
     baseline, peak, signs = history.unigram_loss, history.peak_learning_rate, signs_of_large_steps(history)
     late, best = mean(last_part(losses, 5)), min(smoothed(losses, max(3, len(losses) // 20)))
+    held, uniform = history.series("eval", "loss")[1][-1:], history.uniform_loss
+    too_high = peak > HIGH_LR * history.usual_rate
+    diverged = history.last("stop").get("reason") == "diverged"
+    lost = uniform is not None and max([late, *held]) > uniform + ABOVE
+    if len(losses) < 4 and not diverged and not (lost and too_high):
+        return
     rises = late > best + ABOVE
     high = baseline is not None and not history.uses_context(late)
     early = losses[len(losses) // 5 : max(1, 2 * len(losses) // 5)] or losses[:1]
     falls = late < mean(early) - 0.05  # not: than a little before, since every run flattens as its rate decays
     learns = baseline is not None and falls and late < baseline  # down to the baseline, it is only word frequencies
-    too_high = peak > HIGH_LR * history.usual_rate
-    grave = diverged or (too_high and (rises or (high and not learns)))
+    grave = diverged or (too_high and (rises or lost or (high and not learns)))
     if not (grave or rises or (high and not falls and len(signs) >= 2)):
         return
     seen = f"The loss rose to {late:.2f} from {best:.2f}" if rises else f"The loss is {late:.2f}"
+    if lost and uniform is not None:
+        seen += "".join(f", and on held-out text {loss:.2f}" for loss in held) + f"; a uniform guess has {uniform:.2f}"
     if baseline is not None:
         seen += f"; the unigram baseline is {baseline:.2f}"
     if too_high:
@@ -114,6 +118,7 @@ def learning_rate_too_high(history: History) -> Iterator[Finding]:
         "not help. Weights start near 0.07. Steps that are large compared with that overshoot and "
         "undo what was learnt.",
         f"{history.rate_option} {number(gentler(peak))} --warmup 0.1, from a fresh start: such weights seldom recover.",
+        RATES,
     )
 
 
@@ -195,6 +200,7 @@ def not_learning(history: History) -> Iterator[Finding]:
         if low
         else f"Look at the text ({typed('data show')}) and the tokenizer ({typed('tokenizer show')}), and run "
         f"{typed('simple-test')}, which checks that one step lowers the loss.",
+        RATES if low else (),
     )
 
 
@@ -218,6 +224,7 @@ def gradients_by_layer(history: History) -> Iterator[Finding]:
                 "but the few largest gradients decide its direction, and the other weights learn nothing.",
                 f"{history.rate_option} {number(gentler(history.peak_learning_rate))} and a longer --warmup; if it "
                 "starts at one step, look for a line that repeats endlessly in the text of that step.",
+                RATES,
             )
     blocks = {layer: norm for layer, norm in layers.items() if layer.startswith("block")}
     if blocks and 0 < max(blocks.values()) < math.inf:
@@ -236,86 +243,8 @@ def gradients_by_layer(history: History) -> Iterator[Finding]:
                 f"{lost_in} In post-norm BERTs the cause is weights above them that have grown too large.",
                 f"A lower {history.rate_option} with a longer --warmup, from a fresh start; fewer layers. "
                 f"{typed('plot', history.run)} draws the gradients by tensor.",
+                RATES,
             )
-
-
-def too_little_data(history: History) -> Iterator[Finding]:
-    """Many epochs, and a growing gap between training and held-out loss."""
-    epochs = history.epochs
-    gaps = list(history.gaps())
-    held = history.series("eval", "loss")[1]
-    tokens = finite(history.last("start").get("train_tokens"))
-    more = "More text" if tokens is None else f"More text than these {tokens:,.0f} tokens"
-    if len(gaps) >= 4:
-        early, late = mean(gaps[: len(gaps) // 2]), gaps[-1]
-        if late > 0.3 and (held[-1] - min(held) > 0.1 or late > early + 0.3):
-            yield Finding(
-                "warning",
-                OVERFITTING,
-                f"The text has been seen {epochs:.1f} times. Held-out loss minus training loss was {early:.2f} in the "
-                f"first half of the run and is {late:.2f} now; the held-out loss is {held[-1]:.2f}, its best was "
-                f"{min(held):.2f}.",
-                "The model memorises its text, which lowers the training loss but does not help on other text.",
-                f"{more}; or fewer steps (RUN/model is the best checkpoint); or a smaller model, dropout, more weight "
-                "decay.",
-            )
-            return
-    if epochs > MANY_EPOCHS:
-        yield Finding(
-            "note",
-            OVERFITTING,
-            f"The text has been seen {epochs:.1f} times"
-            + (f"; held-out loss minus training loss is {gaps[-1]:.2f}." if gaps else "; nothing was held out."),
-            "Repetition still helps, above all where masks differ each time; after twenty times, more text helps more.",
-            f"{more}.",
-        )
-
-
-def nothing_to_learn(history: History) -> Iterator[Finding]:
-    """Hardly any tokens to predict, or tokens that can be predicted without any effort."""
-    start = history.last("start")
-    share, tokens = history.predicted, finite(start.get("tokens_per_step"))
-    if share is not None and tokens is not None and share * tokens < FEW_TARGETS:
-        what = f"A step predicts about {share * tokens:.0f} tokens: {share:.1%} of {tokens:,.0f}."
-        if share >= USUAL_SHARE:
-            batch = finite(start.get("batch_size"))
-            larger = f" {math.ceil(1000 * batch / tokens)} or more instead of {batch:.0f}" if batch else ""
-            yield Finding(
-                "warning",
-                SMALL_BATCH,
-                what,
-                "The masks are as usual, but a step sees little text, so its gradient is mostly noise.",
-                f"--batch-size{larger}, or longer sequences: at least 1,000 tokens per step.",
-            )
-        else:
-            yield Finding(
-                "error",
-                NOTHING_TO_LEARN,
-                what,
-                "The loss is the mean over the chosen tokens; with so few of them, gradients are mostly noise.",
-                "Choose 15 % of the tokens.",
-            )
-    _, losses = history.series("train", "loss")
-    _, accuracies = history.series("train", "accuracy")
-    if losses and mean(last_part(losses, 5)) < 0.05:
-        right = f", with an accuracy of {mean(last_part(accuracies, 5)):.0%}" if accuracies else ""
-        yield Finding(
-            "error",
-            NOTHING_TO_LEARN,
-            f"The loss is {mean(last_part(losses, 5)):.3f}{right}.",
-            "Language cannot be predicted that well. Either the model sees what it predicts (the chosen tokens are not "
-            "masked), or the text repeats one passage, or it consists of a few words only.",
-            f"Look at the text with {typed('data show')} and at its tokens with {typed('tokenizer show')}; more text.",
-        )
-    baseline = history.unigram_loss
-    if baseline is not None and baseline < 3:
-        yield Finding(
-            "warning",
-            "The text has hardly any variety",
-            f"The unigram baseline is {baseline:.2f}; ordinary text has 6 to 7.",
-            "A few tokens make up nearly all of the text. Often that is [UNK]: the vocabulary lacks the alphabet.",
-            f"{typed('tokenizer show')} with a sentence of it; {typed('tokenizer train')} makes a vocabulary for it.",
-        )
 
 
 def unfinished(history: History) -> Iterator[Finding]:
@@ -339,10 +268,7 @@ def unfinished(history: History) -> Iterator[Finding]:
         yield Finding("note", "The run was interrupted", f"It was stopped at step {stop['step']:,}.", why, resume)
 
 
-CHECKS = (
-    not_finite, learning_rate_too_high, gradients_by_layer, nothing_to_learn, not_learning, plateau, too_little_data,
-    unfinished,
-)  # fmt: skip
+CHECKS = (not_finite, learning_rate_too_high, gradients_by_layer, not_learning, plateau, unfinished)
 
 
 # --- numbers and words -------------------------------------------------------------------------------------
@@ -383,18 +309,6 @@ def layer_of(tensor: str) -> str:
     """
     block = re.search(r"\bblocks\.(\d+)\.", tensor)
     return f"block {block[1]}" if block else tensor.partition(".")[0]
-
-
-def number(value: float) -> str:
-    """Two significant digits, with an exponent only for very small or large numbers.
-
-    >>> number(1234.5), number(12.34), number(0.00123), number(3e-9), number(2.5e7), number(0), number(0.99)
-    ('1,200', '12', '0.0012', '3e-9', '2.5e7', '0', '0.99')
-    """
-    if value and not 1e-5 <= abs(value) < 1e6:
-        return re.sub(r"\.0(?=e)", "", f"{value:.1e}").replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
-    rounded = float(f"{value:.2g}")
-    return f"{rounded:,.0f}" if abs(rounded) >= 10 else f"{rounded:.10f}".rstrip("0").rstrip(".")
 
 
 def typed(name: str, *words: str | os.PathLike[str]) -> str:

@@ -508,8 +508,8 @@ def test_parts_add_up_to_the_whole(make, options):
     ("options", "message"),
     [
         ({"batch_size": 0}, "batch_size is 0, expected .* at least 1"),
-        ({"length": 2}, "max_seq_length is 2.*expected at least 3"),
-        ({"length": 4, "mode": "pairs"}, "max_seq_length is 4.*special tokens take up 3.*expected at least 5"),
+        ({"length": 2}, "max_seq_length=2 is too short .*expected at least 3"),
+        ({"length": 4, "mode": "pairs"}, "max_seq_length=4 is too short .*tokens take up 3.*expected at least 5"),
         ({"length": 0}, "max_seq_length is 0"),
         ({"mode": "sentence"}, "mode is 'sentence', expected one of 'packed', 'sentences', 'pairs'"),
         ({"task": "nsp"}, "task is 'nsp', expected one of 'next', 'order'"),
@@ -531,7 +531,7 @@ def test_parts_add_up_to_the_whole(make, options):
         ({"processes": 0}, "processes is 0, expected a whole number"),
         ({"mask_prob": 0}, "mask_prob is 0"),
         ({"vocab_size": 100}, r"the tokenizer has [\d,]+ tokens, but the model has only 100 ids.*vocab_size="),
-        ({"length": 10_000}, r"the text has [\d,]+ tokens, too few for one sequence of 9998.*smaller max_seq_length"),
+        ({"length": 10_000}, r"has [\d,]+ tokens, too few for one sequence of 9998 .*or at most max_seq_length=\d+$"),
     ],
 )
 def test_errors_name_the_value(make, options, message):
@@ -547,6 +547,17 @@ def test_the_fraction_is_blamed_only_if_another_would_help(make, cache, split):
     path.write_text("\n\n".join("ж" * number for number in range(1, 41)), encoding="utf-8")
     with pytest.raises(ValueError, match=r"^hardly any word of the text is in the tokenizer's vocabulary.*language\?$"):
         make(source=path, held_out=0.5, split=split, length=6)
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_a_single_document_cannot_be_split(make, cache, split):
+    """Another fraction would not help, so the error says what separates documents."""
+    path = cache / "one.txt"
+    path.write_text("W0x0x0.\nW0x0x1.\nW0x1x0.\n")
+    held_out = 1 - 1e-9 if split == "train" else 0.001
+    with pytest.raises(ValueError, match="the text is a single document; in plain text, empty lines separate") as error:
+        make(source=path, held_out=held_out, split=split, length=6)
+    assert "fraction" not in str(error.value)
 
 
 def test_texts_that_make_no_pairs(make, cache):

@@ -17,7 +17,7 @@ from rich.console import Console
 from mini_bert.training import board as board_module
 from mini_bert.training import display as module
 from mini_bert.training.board import BLOCKS, ROWS, Board, curve
-from mini_bert.training.display import Display, collected_warnings, train_line
+from mini_bert.training.display import Display, collected_warnings, eval_line, train_line
 from tests.training.made_up import made_up_run
 
 RUN = made_up_run()
@@ -336,3 +336,9 @@ def test_the_cursor_is_shown_again_after_a_second_ctrl_c(tmp_path, what):
     process.wait(timeout=20)
     os.close(screen)
     assert 0 <= drawn.rfind(b"\x1b[?25l") < drawn.rfind(b"\x1b[?25h"), drawn
+
+
+def test_a_huge_perplexity_has_an_exponent():
+    """That of a model that diverged is not printed with all its digits."""
+    record = {"kind": "eval", "step": 3, "loss": 50.0, "perplexity": 5.1847e21, "top1": 0.0, "top5": 0.0}
+    assert ", perplexity 5.2e21, top-1 " in eval_line(record)

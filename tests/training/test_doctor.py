@@ -19,14 +19,12 @@ from mini_bert.training.symptoms import (
     EXPLODING,
     NOT_FINITE,
     NOT_LEARNING,
-    NOTHING_TO_LEARN,
-    OVERFITTING,
     PLATEAU,
-    SMALL_BATCH,
     TOO_HIGH,
     VANISHING,
     Finding,
 )
+from mini_bert.training.text_symptoms import NOTHING_TO_LEARN, OVERFITTING, SMALL_BATCH
 
 U = 6.5  # the unigram baseline of these runs
 NAMES = ["tokens.table"] + [
@@ -158,7 +156,7 @@ def test_the_summary_and_the_report_give_one_loss(tmp_path):
 def test_one_record_says_nothing_about_a_fall(tmp_path):
     """With a single loss there is nothing to compare it with, so more text is not suggested."""
     finding = found(run(tmp_path, steps=1, every=1, loss=lambda step: 2.0))["Nothing is wrong with this run"]
-    assert "too early to tell" in finding.try_ and "in 1 step." in finding.what
+    assert "too early to tell" in finding.try_ and "after 1 step." in finding.what
 
 
 def test_the_plateau(tmp_path):
@@ -275,6 +273,24 @@ def test_a_diverged_run(tmp_path):
     """A run that training/loop.py stopped after its first record is explained, too."""
     folder = run(tmp_path, loss=lambda step: 40.0, steps=50, lr=0.5, reason="diverged")
     assert found(folder)[TOO_HIGH].level == "error"
+
+
+@pytest.mark.parametrize(("loss", "held"), [(15.0, 16.0), (6.6, 130.0), (2813.0, None)])
+def test_a_loss_above_that_of_a_guess_is_not_early(tmp_path, loss, held):
+    """Even one record, of training or of held-out text, shows that the learning rate was far too high."""
+    end = [] if held is None else [{"kind": "eval", "step": 3, "loss": held}]
+    (finding,) = diagnose(run(tmp_path, loss=lambda step: loss, steps=3, every=3, lr=300.0, end=end))
+    assert (finding.level, finding.title) == ("error", TOO_HIGH) and "a uniform guess has 9.01;" in finding.what
+    end = [{"kind": "eval", "step": 3, "loss": 9.2}]  # a usual rate, and hardly worse than a guess
+    assert not grave(run(tmp_path, loss=lambda step: 9.1, steps=3, every=3, end=end))
+
+
+def test_one_record_is_no_range(tmp_path):
+    """Neither the report nor the summary compares the only loss with itself."""
+    folder = run(tmp_path, loss=lambda step: 8.0, steps=3, every=3)
+    (finding,) = diagnose(folder)
+    assert re.match(r"The loss is 8\.\d\d after 3 steps\.", finding.what)
+    assert " to " not in summary(folder).partition("Adam")[0]
 
 
 @pytest.mark.parametrize(("optimizer", "lr"), [("adam", 6e-3), ("muon", 9e-3), ("muon", 12e-3)])

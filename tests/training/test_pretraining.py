@@ -5,6 +5,7 @@ import importlib.util
 import inspect
 import io
 import json
+import math
 import os
 import random
 import re
@@ -29,13 +30,14 @@ from mini_bert.evaluation.unigram_baseline import verdict
 from mini_bert.evaluation.word_frequencies import read_frequencies
 from mini_bert.files.model_folder import locate
 from mini_bert.inference.loading import load
+from mini_bert.models.config import MINI_BERT_CONFIG
 from mini_bert.models.mini import MiniBERT
 from mini_bert.models.registry import PRESETS, preset
 from mini_bert.objectives.masked_words import entropy_of, word_shares
 from mini_bert.text.wordpiece import WordPieceTokenizer
 from mini_bert.training import checkpoint
 from mini_bert.training import figures as plots
-from mini_bert.training.defaults import default_corpus, default_micro_batch, default_warmup, new_folder
+from mini_bert.training.defaults import default_corpus, default_micro_batch, default_warmup, new_folder, settings_for
 from mini_bert.training.figures import loss_picture
 from mini_bert.training.history import read_run
 from mini_bert.training.plan import UNASKED
@@ -55,7 +57,6 @@ def place(tmp_path, monkeypatch):
     """An empty working folder with a text, a vocabulary and the config of a tiny model; figures are off, because they
     take long."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plots, "loss_picture", lambda *_, **__: False)
     monkeypatch.setenv("MINI_BERT_HOME", str(tmp_path / "home"))
     rng = random.Random(0)
     pairs = list(zip(WORDS[:-1:2], WORDS[1::2], strict=True))
@@ -148,6 +149,13 @@ def test_fewer_sequences_than_a_batch(place, caplog):
     assert "max_seq_length" not in said and "batch_size" not in said
 
 
+def test_the_start_of_a_run_counts_whole_batches(place, capsys):
+    """Not the micro-batches that threads process."""
+    assert run("--steps", "1", "--batch-size", "6", "--micro-batch", "2", "--out", "out") == 0
+    sequences, batches = re.search(r"(\d+) sequences .* (\d+) batches of 6 per epoch", capsys.readouterr().err).groups()
+    assert int(batches) == math.ceil(int(sequences) / 6)
+
+
 def test_the_next_command_has_only_options_of_train():
     """`pretrain` in Python also takes settings that the command does not have."""
     options = set(inspect.signature(train_command).parameters)
@@ -175,7 +183,8 @@ def test_the_next_command_trains_the_same_model(place, capsys, options):
         Path("config.json").write_text(json.dumps({"model_type": "bert", **sizes}))
         text = re.sub(r"\. \w", lambda start: start[0].upper(), Path("text.txt").read_text())  # where sentences end
         Path("text.txt").write_text(text)
-    assert run("--steps", "2", "--eval-every", "1", "--out", "one", *options.split()) == 0
+    words = ["--steps", "2", "--eval-every", "1", "--batch-size", "32"]  # 8 would be "very small", so not repeated
+    assert run(*words, "--out", "one", *options.split()) == 0
     said = capsys.readouterr().err
     words = shlex.split(re.search(r"mini-bert (train .* --minutes 120)$", said, re.MULTILINE)[1])
     assert not {"--eval-every", "--steps", "--out", "--quiet"} & set(words)
@@ -184,6 +193,30 @@ def test_the_next_command_trains_the_same_model(place, capsys, options):
         main([*words[:-2], "--steps", "2", "--eval-every", "1", "--out", "again", "--quiet"])
     one, again = (json.loads(Path(name, "config.json").read_text()) for name in ("one", "again"))
     assert one == again
+
+
+def test_the_next_command_does_not_repeat_what_went_wrong(place, capsys):
+    """Options that a finding of the doctor names are left out, and so is a text that is too short."""
+    assert run("--steps", "40", "--length", "12", "--out", "one") == 0  # 100 tokens a step, for several epochs
+    said = capsys.readouterr().err
+    assert "WARNING: The batch is very small" in said
+    words = shlex.split(re.search(r"mini-bert (train .* --minutes 120)$", said, re.MULTILINE)[1])
+    assert "--length" in words and "--batch-size" not in words
+    few = "cats purr . dogs bark . birds sing . fish swim . "
+    Path("text.txt").write_text(few * 4)
+    assert run("--steps", "60", "--out", "two") == 0
+    said = capsys.readouterr().err
+    assert "Too little text" in said and "--corpus FILE_OR_FOLDER --minutes 120" in said
+
+
+def test_a_few_steps_that_diverge_are_noticed(place, capsys):
+    """However short the run is, no model is written, and the learning rate is not recommended again."""
+    for steps in ("1", "3"):
+        assert run("--steps", steps, "--lr", "300", "--held-out", "0.2", "--out", steps) == 1
+        said = capsys.readouterr().err
+        assert "ERROR: The learning rate is too high" in said and "--lr" not in said and "try next" not in said
+        assert not Path(steps, "model").exists()
+        assert json.loads(Path(steps, "metrics.jsonl").read_text().splitlines()[-1])["reason"] == "diverged"
 
 
 def test_zero_is_a_value(place):
@@ -477,9 +510,38 @@ def test_a_model_with_weights_is_not_silently_trained_from_scratch(place, given)
     assert run("--steps", "2", "--out", "out") == 0
     error = run("--steps", "2", "--model", given)
     assert f"{given} has trained weights, but --model starts from random weights" in error
-    assert "To continue training with these weights: --init out/model. " in error
-    assert error.endswith("give its config: --model out/model/config.json") and not Path("runs").exists()
+    assert ": --init out/model continues to train it, --model out/model/config.json trains a new model" in error
+    assert not Path("runs").exists()
     assert run("--steps", "2", "--model", "out/model/config.json") == 0
+
+
+def test_the_name_of_a_bundled_model_is_no_preset(place):
+    """The error says how to train one like it, and how to continue with it."""
+    for command in (["train", "--steps", "1"], ["plan"]):
+        with pytest.raises(SystemExit, match="--init mini-bert continues to train it, --model mini trains a new model"):
+            main([*command, "--model", "mini-bert"])
+
+
+def test_a_folder_without_a_model_says_what_is_missing(place):
+    """Whichever option it is given to; presets are not mentioned, since --init knows none."""
+    Path("empty").mkdir()
+    for option in ("--init", "--model"):
+        with pytest.raises(SystemExit, match=r"empty has no config\.json; a model folder has config\.json and model\."):
+            main(["train", "--steps", "1", option, "empty"])
+
+
+def test_a_folder_of_runs_names_them(place):
+    """The user gets the name of a run to choose, whatever was to be done with it."""
+    for name in ("b", "a"):
+        assert run("--steps", "1", "--out", f"all/{name}") == 0
+    for command in (["doctor", "all"], ["plot", "all"], ["fill-mask", "a [MASK]", "--model", "all"],
+                    ["train", "--init", "all"], ["train", "--resume", "--out", "all"]):  # fmt: skip
+        with pytest.raises(SystemExit, match=r"its folders a, b have one; choose one of these, such as all.a$"):
+            main(command)
+
+
+def test_an_objective_that_a_model_cannot_learn_names_models_that_can(place):
+    assert run("--objective", "next_word").endswith("distillation. For next_word: --model gpt2 or transformer-xl")
 
 
 def test_runs_that_start_at_the_same_time_get_different_folders(place):
@@ -494,8 +556,22 @@ def test_runs_that_start_at_the_same_time_get_different_folders(place):
 def test_a_text_of_one_document_is_trained_on_without_validation(place, capsys):
     Path("text.txt").write_text("cats purr . dogs bark . " * 200)
     assert run("--steps", "4", "--out", "out") == 0
-    assert "no text is held out" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "no text is held out" in said and "in plain text, empty lines separate documents" in said
     assert "not measured" in Path("out/model/README.md").read_text()
+    said = run("--steps", "4", "--held-out", "0.1")
+    assert "--held-out 0.1 holds out whole documents, but the text is a single document" in said
+
+
+def test_a_text_too_short_for_a_sequence(place):
+    """The error names the option of the command line, with a value that works; from Python, the argument there."""
+    Path("text.txt").write_text("cats purr . dogs bark .")
+    said = run("--steps", "1")
+    assert "the text has 6 tokens, too few for one sequence of 14" in said and "max_seq_length" not in said
+    assert said.endswith("use more text, or at most --length 8")
+    assert run("--steps", "1", "--length", "8", "--out", "out") == 0
+    with pytest.raises(ValueError, match="or at most max_seq_length=8"):
+        pretrain(["text.txt"], "config.json", tokenizer="vocabulary", steps=1, quiet=True)
 
 
 @pytest.mark.parametrize("documents", [2, 3, 5])
@@ -520,6 +596,8 @@ def test_the_card_has_the_best_measurement_and_finite_numbers(tmp_path):
         "| held-out text | the first 1,024 of 1,500 sequences |\n"
         "| held-out loss | 6.250 |\n| perplexity | – |\n| top-1 accuracy | 12.5% |\n| top-5 accuracy | 25.0% |\n"
     )
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(good | {"perplexity": 5.1847e21}) + "\n")
+    assert "| perplexity | 5.2e21 |" in measured(tmp_path, 1500, 1024)
     (tmp_path / "metrics.jsonl").write_text(lines[1] + "\n")
     assert measured(tmp_path, 0, 1024) == "| held-out loss | not measured |\n"
 
@@ -538,7 +616,7 @@ def test_resume_takes_no_other_settings(place):
 
 
 @pytest.mark.parametrize("error", [MemoryError("Unable to allocate 9 GiB"), RuntimeError("can't start new thread")])
-@pytest.mark.parametrize("where", ["mini_bert.models.mini.MiniBERT.__init__", "mini_bert.training.loop.Adam"])
+@pytest.mark.parametrize("where", ["mini_bert.models.mini.MiniBERT.__init__", "mini_bert.training.loop.Muon"])
 def test_too_little_memory_is_said_as_plan_says_it(place, monkeypatch, where, error):
     """The error says how much the run needs and for what, and names the command that finds settings which need less."""
 
@@ -551,7 +629,10 @@ def test_too_little_memory_is_said_as_plan_says_it(place, monkeypatch, where, er
     monkeypatch.setattr(where, full)
     said = run("--steps", "2")
     assert re.match(r"mini-bert: not enough memory: training this model with these settings needs about \d\d MB ", said)
-    assert "Adam's two moments 0 MB" in said and f"`mini-bert plan --model {place / 'config.json'} --batch 8" in said
+    assert (
+        "moments of Muon and Adam 0 MB" in said
+        and f"`mini-bert plan --model {place / 'config.json'} --batch-size 8" in said
+    )
 
 
 def resumed(*words):
@@ -580,10 +661,10 @@ def test_a_finished_run_is_finished_and_can_be_extended(place, capsys, words):
     history, config = read_run("out"), RunFolder.config(Path("out"))
     if words[0] == "--steps":
         assert history.steps == 12 and config["training"]["steps"] == 12
-        assert "continues at 5.4e-04" in said  # step 6 of 12: 7/13 of the peak of 1e-3
+        assert "continues at 2.0e-03" in said  # step 6 of 12 is before the last 30 %
     else:
         assert history.steps > 5 and config["training"]["minutes"] == 0.02 and config["training"]["steps"] is None
-    assert history.last("train")["lr"] < 1e-3 / 5 and history.last("stop")["reason"] == "done"
+    assert history.last("train")["lr"] < 2e-3 / 3 and history.last("stop")["reason"] == "done"
     assert config["earlier_lengths"] == [{"step": 5, "steps": 5, "minutes": None}]
     card = Path("out/model/README.md").read_text(encoding="utf-8")
     assert "then down to 0; the length of the run was changed after step 5 |" in card
@@ -650,6 +731,20 @@ def test_text_from_a_pipe(place, monkeypatch):
 )
 def test_every_thread_gets_something_to_do(batch_size, threads, expected):
     assert default_micro_batch(batch_size, threads) == expected
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "threads", "faster"),
+    [(7, 2, 8), (31, 2, 32), (17, 1, 18), (8, 2, None), (33, 2, None), (1, 1, None)],
+)
+def test_a_batch_that_hardly_splits_is_told(batch_size, threads, faster, capsys):
+    """`train` and `plan` name the next batch size that has larger micro-batches; only if nobody chose these."""
+    note = settings_for(MINI_BERT_CONFIG, steps=1, batch_size=batch_size, threads=threads)[1]
+    assert (f"a batch size such as {faster} is faster" in note) if faster else not note
+    assert not settings_for(MINI_BERT_CONFIG, steps=1, batch_size=batch_size, threads=1, micro_batch=1)[1]
+    with pytest.raises(SystemExit):
+        main(["plan", "--batch", str(batch_size), "--threads", str(threads)])
+    assert ("batch size such as" in capsys.readouterr().out) == (faster is not None)
 
 
 def test_no_thread_without_work_unless_asked_for(place, monkeypatch, capsys):

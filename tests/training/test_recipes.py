@@ -336,7 +336,7 @@ def test_ramps_that_do_not_fit_the_text_are_refused(corpus, tokenizer):
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [({"decay_share": 0.2}, "--decay-share has no effect without --schedule wsd"),
+    [({"decay_share": 0.2, "schedule": "linear"}, "--decay-share has no effect without --schedule wsd"),
      ({"momentum": 0.9, "optimizer": "adam"}, "--momentum has no effect without --optimizer muon"),
      ({"ema_decay": 0.9, "average": "tail"}, "--ema-decay has no effect without --average ema"),
      ({"mask_ramp": 0.9}, "--mask-ramp has no effect without --mask-start;")],
@@ -349,8 +349,20 @@ def test_a_setting_without_effect_is_refused(given, message):
 def test_defaults_follow_the_optimiser_and_the_smallest_batch():
     """Muon starts with twice Adam's learning rate; micro-batches divide the first batch, too."""
     settings, _ = settings_for(CONFIG, steps=10, optimizer="muon", batch_start=12, threads=2)
-    assert settings.learning_rate == 2 * settings_for(CONFIG, steps=10)[0].learning_rate
+    assert settings.learning_rate == 2 * settings_for(CONFIG, steps=10, optimizer="adam")[0].learning_rate
     assert (settings.batch_size, settings.batch_start, settings.micro_batch) == (32, 12, 2)
+
+
+def test_new_models_are_trained_with_muon_and_trained_ones_with_adam():
+    """Each with the schedule that suits it, unless one is given or the warm-up leaves no time for it."""
+
+    def recipe(**given):
+        settings, _ = settings_for(CONFIG, steps=1000, **given)
+        return settings.optimizer, settings.schedule
+
+    assert recipe() == ("muon", "wsd") and recipe(continued=True) == ("adam", "linear")
+    assert recipe(optimizer="adam") == ("adam", "linear") and recipe(schedule="cosine") == ("muon", "cosine")
+    assert recipe(warmup=0.8) == ("muon", "linear")
 
 
 def test_the_doctor_names_the_rate_that_is_too_high(tmp_path):

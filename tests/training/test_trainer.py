@@ -20,7 +20,6 @@ def test_a_published_bert_with_next_sentences(tmp_path, monkeypatch):
     """A model and an objective other than Larger-BERT's: the run folder has its loss, and the model loads."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MINI_BERT_HOME", "home")
-    monkeypatch.setattr("mini_bert.training.figures.loss_picture", lambda *args, **kwargs: None)
     draw = random.Random(0)
     documents = ["\n".join(draw.choices(["cats purr .", "dogs bark .", "cats bark ."], k=7)) for _ in range(40)]
     Path("text.txt").write_text("\n\n".join(documents))
