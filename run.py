@@ -215,9 +215,7 @@ def test(args: list[str]) -> int:
     if tiers in (["--browser"], ["--all"]):
         install("browser")
         if not any(map(shutil.which, BROWSERS)):
-            say(
-                "There is no Chromium here, so tests of the lab may be skipped. Debian and Ubuntu: apt install chromium"
-            )
+            say("There is no Chromium here, which tests of the lab need. Debian and Ubuntu: apt install chromium")
     selection = ["-m", TIERS[tiers[0]]] if tiers else []
     selection += ["-rs"] if tiers == ["--browser"] else []  # the reasons if something is skipped
     # Without arguments, use several cores, with all tests of a file on the same one. One process more than cores, since

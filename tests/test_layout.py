@@ -34,7 +34,8 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports(path: Path, types_too: bool = True) -> set[str]:
+@cache
+def imports(path: Path, types_too: bool = True) -> frozenset[str]:
     """The modules of this package that a file imports, at the top or inside functions, or names in a string, as a table
     of modules to import does."""
     tree = tree_of(path)
@@ -55,7 +56,7 @@ def imports(path: Path, types_too: bool = True) -> set[str]:
             modules |= {alias.name for alias in node.names if alias.name.startswith("mini_bert.")}
         elif isinstance(node, ast.Constant) and node.value in NAMES:
             modules.add(node.value)
-    return modules - {"mini_bert", name_of(path)}
+    return frozenset(modules - {"mini_bert", name_of(path)})
 
 
 def test_strings_that_name_modules_are_imports():

@@ -146,7 +146,7 @@ def member_called(name: str) -> Member:
 
 
 def portrait(name: str) -> str:
-    """One architecture: its differences from BERT, its sizes, and its story for the preset and the largest of them."""
+    """One architecture: its differences from BERT, its sizes, and its story for the preset and the usual size."""
     member = member_called(name)
     kind = model_class(preset(name).to_dict())
     about = f"{member.name} ({member.paper}): {'; '.join(member.differences)}."
@@ -162,14 +162,15 @@ def portrait(name: str) -> str:
     ]
     lines = [textwrap.fill(one, WIDTH, break_on_hyphens=False) for one in paragraphs if one]
     published = published_configs(name)
-    *others, largest = published
+    usual, *_ = variant.published if variant and variant.published else published  # the first is the usual size
+    others = [title for title in published if title != usual]
     counts = {
         title: parameters(config, objective=(member if title in member.published else VARIANTS[name]).objective)
         for title, config in published.items()
     }
     for title, config, count in (
         (f"our preset, `--model {name}`", preset(name), parameters(preset(name))),
-        (largest, published[largest], counts[largest]),
+        (usual, published[usual], counts[usual]),
     ):
         lines.append(f"\n{title}: {count:,} parameters")
         lines.append(textwrap.indent(textwrap.fill(story(member.preset, config), WIDTH - 2), "  "))

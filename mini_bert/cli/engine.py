@@ -30,7 +30,7 @@ def info(
     model: Annotated[str | None, typer.Option(help=f"{CONFIGS}; default: mini")] = None,
     init: Init = None,
     objective: ObjectiveName = None,
-    batch: Annotated[int, typer.Option(min=1, help="sequences in one micro-batch")] = 16,
+    batch: Annotated[int, typer.Option("--batch-size", "--batch", min=1, help="sequences in one micro-batch")] = 16,
     threads: Annotated[int, typer.Option(min=1, help="number of training threads")] = 2,
     tokenizer: Tokenizer = None,
     length: Length = None,
@@ -40,9 +40,10 @@ def info(
     """Print a model's shapes, parameters, and memory for training. It is the model that `mini-bert train` builds with
     the same options.
 
-    For example:  mini-bert info --model larger --batch 4
+    For example:  mini-bert info --model larger --batch-size 4
     """
     from mini_bert.checks.info import architecture
+    from mini_bert.training.defaults import default_optimizer
     from mini_bert.training.plan import Choice, memory_by_purpose
     from mini_bert.training.setup import Wanted, parts_counted, set_up
 
@@ -63,7 +64,7 @@ def info(
     print(f"  {'total':40} {sizes.parameters:12,}")
 
     print(f"\nmemory for training, batches of {batch} × {sizes.max_length} tokens on {threads} threads")
-    needs = memory_by_purpose(sizes, Choice(batch, threads))
+    needs = memory_by_purpose(sizes, Choice(batch, threads, optimizer=default_optimizer(init is not None)))
     for purpose, size in needs.items():
         print(f"  {purpose:40} {size / 1e6:9.1f} MB")
     print(f"  {'total, at its peak':40} {sum(needs.values()) / 1e6:9.1f} MB")

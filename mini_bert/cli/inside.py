@@ -14,7 +14,9 @@ from mini_bert.cli.words import MODELS, sharing
 DIGITS = 4  # of the number of a layer, at most
 MANY = 500  # training sentences of a probe from which on progress is shown
 PICTURE = "the picture: .png, .svg or .pdf"
-COLUMN = Annotated[int, typer.Option(help="column of the tags, from 0; default: the last one; in CoNLL-U, the UPOS")]
+COLUMN = Annotated[
+    int, typer.Option(help="column of the tags, counted from 0; default: the last one; in CoNLL-U, the UPOS")
+]
 
 
 def layer_numbers(text: str | None) -> list[int] | None:
@@ -93,6 +95,9 @@ def probe(
     data = read(task, train, dev, column, max_sentences)
     keep_freed_memory()
     loaded, tokenizer = load(model)
+    if chosen and chosen[-1] > loaded.depth:
+        has = f"there is no layer {chosen[-1] - 1}: {model} has layers 0 to {loaded.depth - 1}"
+        raise ValueError(f"--layers is {layers!r}, but {has}; choose some of these, or embeddings, which layer 0 reads")
     options: dict[str, Any] = {"layers": chosen, "pooling": pooling, "l2": l2, "threads": threads}
     with showing(len(data.train) > MANY) as show:
         results = fit_probes(

@@ -15,6 +15,7 @@ from itertools import zip_longest
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 import mini_bert
 from mini_bert.cli.engine import config, demo, family, gradcheck, info, simple_test
@@ -128,6 +129,22 @@ def interruptible(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+class Command(TyperCommand):
+    """A command whose errors name the value that was given: Typer's own say only what it should be."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            errors = getattr(error.__cause__, "errors", None)  # of pydantic, which Typer asks
+            given = errors()[0].get("input") if errors else None
+            found, _, expected = error.message.partition("Input should be ")
+            if given is not None and not found:
+                kind = "a number " if expected.startswith(("greater", "less")) else ""
+                error.message = f"{given!r:.60}, expected {kind}{expected.partition(', unable')[0]}"
+            raise
+
+
 def alone(function: Callable[[], None]) -> Callable[[typer.Context], None]:
     """The command of a group, for when no command of the group follows."""
 
@@ -160,7 +177,10 @@ for name, function in COMMANDS.items():
     else:
         settings = {"ignore_unknown_options": name in PASSING_ON}
         place = groups[group_name[0]] if group_name else app
-        place.command(command, help=help_of(function), context_settings=settings)(interruptible(function))
+        place.command(command, cls=Command, help=help_of(function), context_settings=settings)(interruptible(function))
+
+
+_commands = functools.cache(functools.partial(typer.main.get_command, app))  # built once for all calls of `main`
 
 
 def main(words: list[str] | None = None) -> None:
@@ -170,7 +190,7 @@ def main(words: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):  # print ? instead of failing where the encoding lacks a character
             stream.reconfigure(errors="replace")
     try:
-        app(_spelled_out(sys.argv[1:] if words is None else words), prog_name=called_as())
+        _commands()(_spelled_out(sys.argv[1:] if words is None else words), prog_name=called_as())
     except (ValueError, OSError, MemoryError, HelperError) as error:
         raise SystemExit(as_called(visible(f"mini-bert: {_sentence(error)}"))) from None
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def tokenizer_show(
     text: Annotated[str, typer.Argument(help="any text")],
     tokenizer: Annotated[
-        str, typer.Option(help="8k, 50k, bpe-8k, unigram-8k, a model folder or a tokenizer file")
+        str,
+        typer.Option(help="8k, 50k, bpe-8k, unigram-8k, a tokenizer file, or a folder of a tokenizer, model or run"),
     ] = "8k",
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
@@ -79,6 +80,11 @@ def tokenizer_train(
 
     Or like RoBERTa:  mini-bert tokenizer train my_texts/ --like roberta --out my_tokenizer
     """
+    from mini_bert.text import trained
+
+    kind, like = trained.kind_like(kind, like)  # options are checked before files
+    if kind == "bpe" and limit_alphabet is not None:
+        raise ValueError("--limit-alphabet has no effect with --kind bpe, which spells every character; leave it out")
     _check_out(out, force)
     tokenizer, summary = _train(
         kind, corpus or ["builtin"], vocab_size, not cased, limit_alphabet, like, processes, column
@@ -89,24 +95,19 @@ def tokenizer_train(
 
 
 def _train(
-    kind: str | None,
+    kind: str,
     corpus: list[str],
     vocab_size: int,
     lowercase: bool,
     limit_alphabet: int | None,
-    like: str | None,
+    like: str,
     processes: int | None,
     column: str | None,
 ) -> Trained:
     from mini_bert.text import trained
 
-    kind, like = trained.kind_like(kind, like)
     style = trained.LIKE[kind][like]
     if kind == "bpe":
-        if limit_alphabet is not None:
-            raise ValueError(
-                "--limit-alphabet has no effect with --kind bpe, which spells every character; leave it out"
-            )
         return trained.bpe(corpus, vocab_size, processes, column, style)
     given = (corpus, vocab_size, lowercase, 1000 if limit_alphabet is None else limit_alphabet, processes, column)
     return trained.wordpiece(*given) if kind == "wordpiece" else trained.unigram(*given, style)

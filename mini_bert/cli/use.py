@@ -124,11 +124,14 @@ def embed(
             "the model's folder says, else mean"
         ),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="texts per batch")] = 32,
+    batch: Annotated[int, typer.Option("--batch-size", "--batch", min=1, help="texts per batch")] = 32,
     threads: Annotated[int, typer.Option(min=1, help="number of threads")] = 2,
     engine: Annotated[str, typer.Option(help=ENGINE)] = "numpy",
 ) -> None:
-    """Turn sentences into vectors. Two to ten sentences are compared in a table.
+    """Turn sentences into vectors.
+
+    The vector of a single text is printed as JSON (on a terminal, only its first numbers), two to ten texts are
+    compared in a table of cosines, and the vectors of more are printed as JSON lines.
 
     For example:  mini-bert embed "A cat sat down." "A dog lay down." "Prices rose."
     """
@@ -156,7 +159,7 @@ def embed(
     total = len(texts)
     keep_freed_memory()
     loaded, tokenizer = load(model)
-    warn_about_unknown(tokenizer, texts[:1000])
+    warn_about_unknown(tokenizer, texts)
     if pooling is None:
         folder = locate(model)
         pooling = (None if is_tuned(folder) else library.pooling_in(folder)) or "mean"
@@ -208,7 +211,7 @@ def evaluate(
         ),
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="seed of the masks")] = 0,
-    batch: Annotated[int, typer.Option(min=1, help="sequences per batch")] = 32,
+    batch: Annotated[int, typer.Option("--batch-size", "--batch", min=1, help="sequences per batch")] = 32,
     max_batches: Annotated[int | None, typer.Option(min=1, help="stop after this many batches")] = None,
     threads: Annotated[int, typer.Option(min=1, help="number of threads")] = 2,
     length: Annotated[

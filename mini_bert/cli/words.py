@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from typer.models import ArgumentInfo, OptionInfo
 
-from mini_bert.common.invocation import as_called
+from mini_bert.common.invocation import as_called, as_options
 
 SOURCES = "files, folders, archives, patterns, - for standard input, builtin, or the name of a data set"
 MODELS = "mini-bert (bundled), or a folder: of a run, of a checkpoint, or of a published model of the family"
@@ -28,6 +29,7 @@ OBJECTIVES = (
     "next_word, next_word_with_memory, distillation"
 )  # objectives/registry.py
 ENGINE = "what computes: numpy, or onnx (ONNX Runtime; needs the extra `onnx`)"
+BY_NAME = "the {} column: its name, or its number from 1; default: found by its usual names"
 COLUMN = "the text column of .jsonl, .csv, .parquet, or of a table on standard input"
 
 WIDTH = 100
@@ -65,6 +67,21 @@ def hyphenated(word: str) -> str:
     ('--max-samples=my_file', '--try', '--model my_model --tie_head')
     """
     return re.sub(r"^--\w[\w-]*", lambda option: option[0].replace("_", "-"), word)
+
+
+@contextmanager
+def in_options(names: Iterable[str], **others: str) -> Iterator[None]:
+    """Makes errors say `--held-out 0.1` instead of `held_out=0.1`, which is meant for Python.
+
+    names: of the command's options; others: arguments that the command calls differently
+    """
+    try:
+        yield
+    except ValueError as error:
+        text = as_options(str(error), {name: name for name in names} | others)
+        if text == str(error):
+            raise
+        raise ValueError(text) from error
 
 
 def sharing(

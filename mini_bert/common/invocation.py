@@ -40,6 +40,21 @@ def option_words(options: Mapping[str, Any]) -> list[str]:
     return words
 
 
+def as_options(text: str, names: Mapping[str, str]) -> str:
+    """Replaces arguments in Python, NAME=VALUE, by options of the command line. names: argument -> option
+
+    >>> text = 'with held_out=0.1, 3 documents are left; use at most max_seq_length=19, or mode="packed"'
+    >>> as_options(text, {"held_out": "held_out", "max_seq_length": "length"})
+    'with --held-out 0.1, 3 documents are left; use at most --length 19, or mode="packed"'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1], found[2].strip('"')
+        return f"--{names[name].replace('_', '-')} {value}" if name in names else found[0]
+
+    return re.sub(r'\b(\w+)=("[^"]*"|[\w.+-]*\w)', option, text)
+
+
 def as_called(text: str) -> str:
     """Replaces `mini-bert …`, in backquotes or after two spaces at the start of a line, by what the user would type.
 

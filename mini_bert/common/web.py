@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import errno
 import json
+import logging
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -176,6 +177,22 @@ def local_names(port: int) -> set[str]:
     """What a client on this computer calls a server on this port."""
     names = ("127.0.0.1", "localhost")
     return {f"{name}:{port}" for name in names} | ({*names} if port == 80 else set())
+
+
+def run_server(server: Any, listening: socket.socket) -> None:
+    """Run a uvicorn server on an open port until Ctrl-C. A second Ctrl-C does not wait for requests; then uvicorn
+    reports its own cancelled task as an error, which is not shown."""
+
+    def wanted(record: logging.LogRecord) -> bool:
+        return not server.force_exit
+
+    log = logging.getLogger("uvicorn.error")
+    log.addFilter(wanted)
+    try:
+        with contextlib.closing(listening), contextlib.suppress(KeyboardInterrupt):  # raised after it has shut down
+            server.run(sockets=[listening])
+    finally:
+        log.removeFilter(wanted)
 
 
 def open_port(host: str, ports: Sequence[int]) -> socket.socket:

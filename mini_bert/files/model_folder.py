@@ -20,6 +20,7 @@ import numpy as np
 
 from mini_bert.common.atomic import old_version, replaced_folder, write_atomic, written_beside
 from mini_bert.common.eight_bit import Int8
+from mini_bert.common.folders import folders_inside
 from mini_bert.common.json_values import parse_json, read_object
 from mini_bert.common.sixteen_bit import Stored, kind_of
 
@@ -185,7 +186,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         return read_object(path)
     except FileNotFoundError:
-        raise FileNotFoundError(f"{folder} has no {CONFIG}; a model folder has {CONFIG} and {WEIGHTS}") from None
+        remedy = folders_inside(folder, CONFIG) or f"a model folder has {CONFIG} and {WEIGHTS}"
+        raise FileNotFoundError(f"{folder} has no {CONFIG}; {remedy}") from None
 
 
 def write_folder(

@@ -22,7 +22,7 @@ from mini_bert.common.wording import with_article
 from mini_bert.files.model_folder import CONFIG, locate, read_config, tensor_names
 from mini_bert.models.base import REPLACED, Model
 from mini_bert.models.pairs import GENERATOR, PairConfig
-from mini_bert.models.registry import load_config, model_class
+from mini_bert.models.registry import guessed, load_config, model_class
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import FILES, has_tokenizer
 from mini_bert.text.loading import load_tokenizer as read_tokenizer
@@ -101,11 +101,15 @@ def pair_config_in(folder: Path) -> Any:
 
 
 def _load_model(folder: Path, dtype: Any) -> Model:
+    values = read_config(folder)
     try:
-        kind = model_class(read_config(folder))
+        kind = model_class(values)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
-    return kind.from_pretrained(folder, dtype)
+    try:
+        return kind.from_pretrained(folder, dtype)
+    except ValueError as error:
+        raise ValueError(f"{error}{guessed(values)}") from error
 
 
 def heads_in(folder: Path) -> list[str]:
@@ -174,6 +178,13 @@ def check_tokenizer(tokenizer: Tokenizer, config: Any, source: Any) -> None:
             f"{expected} in its config.json; the positions of this {config.name} depend on it. Use the tokenizer that "
             "the model was trained with, or correct pad_token_id"
         )
+    unread = getattr(config, "pad_token_id", None)  # kept for others; no result of this model depends on it
+    if expected is None and unread is not None and "pad" in tokenizer.roles and tokenizer.pad_id != unread:
+        logger.warning(
+            "%s: %s has the id %d in its tokenizer, %r, but pad_token_id is %d in its config.json. If the tokenizer is "
+            "that of another model, all results are meaningless; replace it with the one that the model was trained "
+            "with", source, tokenizer.roles["pad"], tokenizer.pad_id, tokenizer, unread,
+        )  # fmt: skip
     unused = config.vocab_size - tokenizer.vocab_size
     padded = config.vocab_size % 64 == 0 and unused < 128  # many vocabularies are filled up to such a multiple
     if unused > UNUSED_IDS * config.vocab_size and not padded:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.common.extras import extra
-from mini_bert.common.web import open_port
+from mini_bert.common.web import open_port, run_server
 from mini_bert.lab.server import DEFAULT, NEEDED, Loading, create_app
 from mini_bert.lab.shelf import Shelf
 
@@ -50,6 +50,5 @@ def run_lab(model: str = DEFAULT, port: int | None = None, browser: bool = True,
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, server_header=False,
             date_header=False, ws="none", h11_max_incomplete_event_size=32 << 10, limit_concurrency=CONNECTIONS,
         )  # fmt: skip
-        with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it after it has shut down
-            uvicorn.Server(config).run(sockets=[listening])
+        run_server(uvicorn.Server(config), listening)
         print("The lab is closed.")

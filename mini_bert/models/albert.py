@@ -31,7 +31,15 @@ from mini_bert.layers.base import Layer, Run, bind
 from mini_bert.layers.dropout import dropout, dropout_backward
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.linear import Linear
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, NO_WORD_HEAD, POOLER, SENTENCE_ORDER
+from mini_bert.models.base import (
+    MASKED_WORDS,
+    NEW_HEAD,
+    NEXT_SENTENCE,
+    NO_POOLER,
+    NO_WORD_HEAD,
+    POOLER,
+    SENTENCE_ORDER,
+)
 from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block, block_names
 from mini_bert.models.heads import Pooler
 from mini_bert.models.saving import Name, linear_names
@@ -136,9 +144,8 @@ class Albert(BertLike):
     head_help: ClassVar = {
         MASKED_WORDS: NO_WORD_HEAD,
         NEXT_SENTENCE: "no next-sentence head: ALBERT predicts the order of sentences instead",
-        SENTENCE_ORDER: "no head for the order of sentences: build it with Albert(config), or load an "
-        "AlbertForPreTraining",
-        POOLER: "no pooler: build it with Albert(config), or use the mean of the tokens' vectors",
+        SENTENCE_ORDER: f"no head for the order of sentences: load an AlbertForPreTraining, {NEW_HEAD}",
+        POOLER: NO_POOLER,
     }
     prefix, head_prefixes = "albert.", ("predictions.", "sop_classifier.", "classifier.", "qa_outputs.")
     decoder, decoder_bias = "predictions.decoder", "predictions.bias"

@@ -14,7 +14,7 @@ Letters: B batch, T tokens, H hidden width, A heads, d = H/A, V vocabulary, L la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
@@ -41,6 +41,7 @@ NO_WORD_HEAD = (
     "no head for masked words: it was published without one, for sentence vectors or other tasks; try "
     f"`mini-bert embed`, load a masked language model, {NEW_HEAD}"
 )
+NO_POOLER = "no pooler: use the mean of the tokens' vectors, as `mini-bert embed` does"
 HIDDEN = "hidden"
 CONTENT, QUERY = "content", "query"  # streams of attention: a token that sees itself, and one that does not
 
@@ -87,12 +88,14 @@ class Model(WithLoss, Saved):
     encoder: Encoder
     final_norm: Any = None  # the norm after the last block, if there is one
     task: Any = None  # the layer on top of a fine-tuned model
-    fine_tuned: str = ""  # "for classify": what it was fine-tuned for, also if only its encoder was loaded
+    fine_tuned: str = ""  # "for a task": how it was fine-tuned for, also if only its encoder was loaded
 
-    def __new__(cls, config: Any = None, output_heads: Iterable[str] = (), *_: Any, **__: Any) -> Self:
+    def __new__(cls, config: Any = None, output_heads: Collection[str] = (), *_: Any, **__: Any) -> Self:
         """Checks the names of the heads, because constructors only look for those that they know."""
-        if isinstance(output_heads, str) or not isinstance(output_heads, Iterable):
-            raise TypeError(f"output_heads is {output_heads!r}, expected names, such as {tuple(cls.head_shapes)}")
+        if isinstance(output_heads, str) or not isinstance(output_heads, Collection):
+            raise TypeError(
+                f"output_heads is {output_heads!r}, expected a list of names, such as {tuple(cls.head_shapes)}"
+            )
         for name in output_heads:
             if name not in cls.head_shapes:
                 heads = ", ".join(map(repr, cls.head_shapes)) or "no heads"
@@ -187,8 +190,8 @@ class Model(WithLoss, Saved):
             source = ", or load the model it was fine-tuned from" if name in self.head_shapes else ""
             use = f"use `mini-bert predict` (with --score to evaluate it){source}"
             return f"{missing}: it was fine-tuned {self.fine_tuned}; {use}"
-        others = ", ".join(self.output_heads) or "none"
-        return self.head_help.get(name, f"{missing}: its architecture has other ones; here: {others}")
+        known, here = (", ".join(names) or "none" for names in (self.head_shapes, self.output_heads))
+        return self.head_help.get(name, f"{missing}: a model of its kind can have {known}, and this one has {here}")
 
     def heights(self) -> dict[str, float]:
         """How far up every parameter is: 0 in the embeddings, l in block l (counted from 1), L after the last block,

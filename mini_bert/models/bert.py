@@ -22,7 +22,7 @@ import numpy as np
 
 from mini_bert.layers.encoder import Encoder
 from mini_bert.layers.linear import Linear
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, NO_WORD_HEAD, POOLER
+from mini_bert.models.base import MASKED_WORDS, NEW_HEAD, NEXT_SENTENCE, NO_POOLER, NO_WORD_HEAD, POOLER
 from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block
 from mini_bert.models.heads import Pooler
 from mini_bert.models.saving import Name, linear_names
@@ -67,9 +67,8 @@ class Bert(BertLike):
     head_inputs: ClassVar = {NEXT_SENTENCE: POOLER}
     head_help: ClassVar = {
         MASKED_WORDS: NO_WORD_HEAD,
-        NEXT_SENTENCE: "no next-sentence head: build it with Bert(config, (NEXT_SENTENCE,)), or load a "
-        "BertForPreTraining",
-        POOLER: "no pooler: build it with Bert(config, (POOLER,))",
+        NEXT_SENTENCE: f"no next-sentence head: load a BertForPreTraining, {NEW_HEAD} and --next-sentence",
+        POOLER: NO_POOLER,
     }
 
     def __init__(

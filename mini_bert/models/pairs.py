@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from mini_bert.common.wording import with_article
 from mini_bert.models.base import MASKED_WORDS, REPLACED
 
 GENERATOR = "generator"  # the field in a config, the part of a model, and the folder in the discriminator's folder
@@ -68,8 +69,8 @@ class PairConfig:
             remedy = f"copy both from the same place, or remove {folder / GENERATOR} to use the discriminator alone"
         if not isinstance(other, type(self)):
             raise ValueError(
-                f"{theirs} is of another architecture: its config is a {type(other).__name__}, and that of {ours} a "
-                f"{type(self).__name__}; {remedy}"
+                f"{theirs} is of another architecture: it is {with_article(other.name)}, and {ours} is "
+                f"{with_article(own.name)}; {remedy}"
             )
         sizes = {name: getattr(other, name) for name in OWN_SIZES}
         pair = replace(own, generator={name: size for name, size in sizes.items() if size != getattr(own, name)})
@@ -130,15 +131,15 @@ class Pair:
     def without_head(self, name: str) -> str:
         if name != MASKED_WORDS or REPLACED not in self.output_heads:
             return super().without_head(name)  # type: ignore[misc]
-        its = "model.generator"
+        its = "as `model.generator`"
         if self.generator is None:
             its = (
-                f"the folder `{GENERATOR}` in its own, if there is one; otherwise `mini-bert train --init` gives it a "
-                "new generator"
+                f"and is usually kept in the folder `{GENERATOR}` in that of the discriminator; `mini-bert train "
+                "--init` makes a new one"
             )
         return (
             "no head for masked words: it is a discriminator, which says whether words were replaced. Its generator "
-            f"predicts masked words: {its}"
+            f"predicts masked words, {its}"
         )
 
     def load_checkpoint(self, path: str | os.PathLike[str]) -> Any:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from mini_bert.common.json_values import read_object
 from mini_bert.common.wording import did_you_mean, with_article
+from mini_bert.files.model_folder import CONFIG, read_config
 from mini_bert.models.base import Model
 
 PUBLISHED_CLASS = re.compile(r"(\w+?)(For[A-Z]\w*|(LMHead|DoubleHeads|PreTrained)?Model)")  # (family)(what it is for)
@@ -53,7 +55,10 @@ def model_class(values: dict[str, Any]) -> type[Model]:
     """The class for the content of a config.json."""
     kind = values.get("model_type", "bert")  # missing in the first published configs
     if not isinstance(kind, str) or kind not in MODELS:
-        raise ValueError(f"model_type is {kind!r:.60}, expected one of {', '.join(map(repr, MODELS))}")
+        raise ValueError(
+            f"model_type is {kind!r:.60}, expected one of {', '.join(map(repr, MODELS))}: the architectures that "
+            "are here"
+        )
     check_class(kind, values)
     return _class(kind)
 
@@ -108,7 +113,10 @@ def load_config(name: str | os.PathLike[str]) -> Any:
     """Load a config: the name of a preset, or the path of a `config.json` or its folder, which may be that of a run."""
     if name in PRESETS:
         return preset(str(name))
-    path = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
+    path = Path(name)
+    if path.is_dir():
+        read_config(path)  # says what is missing
+        path /= CONFIG
     if not path.is_file():
         raise ValueError(
             f"{os.fspath(name)!r} is neither a preset ({', '.join(PRESETS)}) nor a model folder nor the path of a "
@@ -117,16 +125,25 @@ def load_config(name: str | os.PathLike[str]) -> Any:
     values = read_object(path)
     if isinstance(values.get("model"), dict):  # the description of a run
         values = values["model"]
-    guessed = "model_type" not in values and not values.get("architectures")
     try:
         config = config_from(values)
     except ValueError as error:
-        reason = " has no model_type, so it is taken for a BERT" if guessed else ""
-        raise ValueError(f"{path}{reason}: {error}") from error
-    if guessed:
-        import logging  # here, because it is slow to load
-
-        logging.getLogger(__name__).warning(
-            "%s has no model_type, so it is taken for a BERT; for another model, add it", path
-        )
+        raise ValueError(f"{path}: {error}{guessed(values)}") from error
+    if guessed(values):
+        _warn(f"{path} was read{guessed(values)}")
     return config
+
+
+def guessed(values: dict[str, Any]) -> str:
+    """What to add to a message about a config.json that does not say what it is, which the first published ones do not;
+    "" about others"""
+    if "model_type" in values or values.get("architectures"):
+        return ""
+    return f"; it has no model_type, so it is taken for a BERT: for another model, add one of {', '.join(MODELS)}"
+
+
+@cache  # once
+def _warn(text: str) -> None:
+    import logging  # here, because it is slow to load
+
+    logging.getLogger(__name__).warning(text)

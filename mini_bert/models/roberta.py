@@ -24,7 +24,7 @@ import numpy as np
 
 from mini_bert.common.values import check_token_id
 from mini_bert.layers.encoder import Encoder
-from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, NO_WORD_HEAD, POOLER
+from mini_bert.models.base import MASKED_WORDS, NEXT_SENTENCE, NO_POOLER, NO_WORD_HEAD, POOLER
 from mini_bert.models.bert_like import SMALL, BertLike, BertLikeConfig, block
 from mini_bert.models.heads import Pooler
 from mini_bert.models.saving import Name, linear_names
@@ -88,7 +88,7 @@ class Roberta(BertLike):
     head_help: ClassVar = {
         MASKED_WORDS: NO_WORD_HEAD,
         NEXT_SENTENCE: "no next-sentence head: RoBERTa is trained on masked words only",
-        POOLER: "no pooler: build it with Roberta(config, (POOLER,)), or use the mean of the tokens' vectors",
+        POOLER: NO_POOLER,
     }
     prefix, head_prefixes = "roberta.", ("lm_head.", "classifier.", "qa_outputs.")
     decoder, decoder_bias = "lm_head.decoder", "lm_head.bias"

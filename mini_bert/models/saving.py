@@ -285,10 +285,10 @@ class Saved(InMemory):
 
     @staticmethod
     def tuned_for(values: Mapping[str, Any]) -> str:
-        """ "for classify", or for a published model "as BertForSequenceClassification", from a config.json"""
+        """How it was tuned: "with `mini-bert finetune tag`", "as BertForTokenClassification", from config.json"""
         settings, classes = values.get("fine_tuning"), values.get("architectures") or []
         if isinstance(settings, dict):
-            return f"for {settings.get('task', 'a task')!s:.60}"
+            return f"with `mini-bert finetune {settings.get('task', '')!s:.60}`"
         return f"as {classes[0]:.60}" if classes else "for a task"
 
     @classmethod

@@ -87,8 +87,8 @@ def check_layers(model: Model, layers: Sequence[int] | None) -> list[int]:
     wrong = [layer for layer in layers or () if not 0 <= layer <= L]
     if wrong:
         raise ValueError(
-            f"there is no layer {wrong[0] - 1}; this model has layers 0 to {L - 1} (in Python: layers=[0] reads the "
-            f"embeddings, [1] to [{L}] the outputs of these layers)"
+            f"layers has {wrong[0]}, but this model has {L} layers: expected 0 for the embeddings, or 1 to {L} for the "
+            "output of one of them"
         )
     return list(range(L + 1) if layers is None else layers)
 

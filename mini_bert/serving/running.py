@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
 import sys
@@ -14,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from mini_bert.common.extras import extra
 from mini_bert.common.memory import keep_freed_memory
-from mini_bert.common.web import open_port
+from mini_bert.common.web import open_port, run_server
 from mini_bert.serving.app import Server
 from mini_bert.serving.calls import Limits
 from mini_bert.serving.guard import hosts_of
@@ -128,8 +127,7 @@ def serve(
         )
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as for Ctrl-C
         try:  # uvicorn handles signals while it runs, and raises them again after it has shut down
-            with contextlib.closing(listening), contextlib.suppress(KeyboardInterrupt):
-                uvicorn_server(app, limits.patience, grace).run(sockets=[listening])
+            run_server(uvicorn_server(app, limits.patience, grace), listening)
         finally:
             signal.signal(signal.SIGTERM, before)
     print("The server is closed.", flush=True)

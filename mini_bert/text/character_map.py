@@ -74,6 +74,8 @@ class CharacterMap:
     def _check(self, where: str) -> None:
         units, places = self._units, np.arange(len(self._units))
         is_value = units >= IS_VALUE
+        if is_value[ROOT]:
+            _refuse(where, "unit 0 of its trie, the root, is a value")
         outside = ~is_value & (((places ^ self._offsets) | 255) >= len(units))
         if outside.any():
             place = int(np.argmax(outside))

@@ -2,6 +2,7 @@
 
 load_tokenizer("8k")                  bundled
 load_tokenizer("runs/first/model")    a folder with tokenizer.json, or with the files of one of KINDS
+load_tokenizer("runs/first")          the one of a run's model
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_bert.common.json_values import read_object
+from mini_bert.files.model_folder import BUNDLED_NAMES, locate
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.tokenizer_files import JSON, VOCAB, find
 
@@ -36,7 +38,10 @@ FILES = f"{JSON}, {VOCAB}, vocab.json + merges.txt, spiece.model or spm.model"  
 
 
 def load_tokenizer(source: str | os.PathLike[str]) -> Tokenizer:
-    """A tokenizer from a folder, a tokenizer.json, vocab.txt or vocab.json, or a bundled one: "8k", "50k", "bpe-8k"."""
+    """A tokenizer from a folder (also of a run), a tokenizer.json, vocab.txt or vocab.json, or a bundled one: "8k"."""
+    folder = Path(source)
+    if not has_tokenizer(folder) and (folder.is_dir() or os.fspath(source) in BUNDLED_NAMES):
+        source = locate(source, quiet=True)  # of a run, or a bundled model
     path = find(source, _files())
     content = read_object(path) if path.suffix == ".json" and path.name not in _files()[1:] else None
     kind = _kind(path, content)

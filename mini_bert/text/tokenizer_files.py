@@ -56,11 +56,14 @@ def read_config(path: Path) -> dict[str, Any]:
     return read_object(beside) if beside.is_file() else {}
 
 
-def model_in(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """The model in a tokenizer.json, which has the vocabulary."""
+def model_in(path: Path, content: Mapping[str, Any], kind: str, field: str) -> dict[str, Any]:
+    """The model in a tokenizer.json, which has the vocabulary, of this type. Old files without a type have `field`."""
     model = content.get("model")
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), (dict, list)):
         raise ValueError(f"{path} is not a {JSON}: it has no model with a vocabulary; give the file of that name")
+    found = model.get("type", kind if field in model else None)
+    if found != kind:
+        raise ValueError(f"{path}: its model is {found}, expected {kind}; load it with load_tokenizer")
     return model
 
 

@@ -89,10 +89,7 @@ _NAMES = {
 
 
 def _read_json(path: Path, content: dict[str, Any]) -> Read:
-    model = model_in(path, content)
-    kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else None)
-    if kind != "WordPiece":
-        _refuse(path, "model", kind, "WordPiece")
+    model = model_in(path, content, "WordPiece", "max_input_chars_per_word")
     for name, expected in (("unk_token", ROLES["unk"]), ("continuing_subword_prefix", PREFIX)):
         if model.get(name, expected) != expected:
             _refuse(path, f"model's {name}", model[name], expected)

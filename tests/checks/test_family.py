@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
@@ -79,12 +80,12 @@ def test_what_sharing_and_factorisation_save():
 
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.preset)
 def test_a_portrait_has_the_numbers_of_all_sizes(member):
-    """The largest has a story, the others are a list."""
+    """The usual size has a story, as in the table of `family`; the others are a list."""
     text = portrait(member.preset)
-    *others, largest = member.published
+    usual, *others = member.published
     configs = published_configs(member.preset)
     counts = {name: parameters(config, objective=member.objective) for name, config in configs.items()}
-    assert f"{largest}: {counts[largest]:,} parameters\n  " in text
+    assert f"{usual}: {counts[usual]:,} parameters\n  " in text
     for name in others:
         assert f"{name} {counts[name]:,}" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 110
@@ -120,15 +121,15 @@ def test_deberta_v2_has_its_own_sizes_and_those_of_v3():
     said = " ".join(portrait("deberta-v2").split())
     for name in ("deberta-v2-xlarge", "deberta-v2-xxlarge", "deberta-v3-small", "deberta-v3-base", "deberta-v3-large"):
         assert name in said
-    assert "Objective: masked_words." in said
+    assert "Objective: masked_words." in said and "deberta-v2-xlarge: " in said
     assert published_configs("deberta-v2")["deberta-v2-xlarge"].conv_kernel_size == 3
 
 
 def test_published_models_are_counted_with_the_heads_of_their_objective():
     """BERT's has two heads and the pooler between them; transformers counts 110,106,428."""
     assert parameters(PUBLISHED["bert-base"], objective=member_called("bert").objective) == 110_106_428
-    assert "bert-base 110,106,428" in " ".join(portrait("bert").split())
-    assert "bert-base 110,106,428" in " ".join(portrait("mini").split())
+    assert "\nbert-base: 110,106,428 parameters" in portrait("bert")
+    assert "\nbert-base: 110,106,428 parameters" in portrait("mini")
 
 
 @pytest.mark.parametrize("config", [preset("gpt2"), *published_configs("gpt2").values()], ids=lambda it: it.n_layer)
@@ -211,6 +212,14 @@ def test_every_model_of_the_benchmark_has_a_question_and_a_score(benchmark):
         pieces = not {"whole_word", "ngram", "span"} & set(options_for(wanted, objective, config))
         same = benchmark.QUESTIONS[objective.name] == benchmark.QUESTIONS["masked_words"]
         assert same == (pieces and objective in (MaskedWords, Distillation))
+
+
+@pytest.mark.parametrize("name", ["family", "bundled"])
+def test_a_benchmark_without_results_says_so(name, tmp_path):
+    """Instead of an empty table"""
+    words = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), "--results", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 1 and f"{tmp_path} has no results; give --data to" in done.stderr and not done.stdout
 
 
 def test_the_table_of_the_benchmark_marks_what_can_be_compared(benchmark):

@@ -126,7 +126,7 @@ def test_fill_mask_says_why_not(models, name):
 def test_a_fine_tuned_model_says_what_it_is_for(name, published, tmp_path):
     """Whatever head is missing, and whether only the encoder was loaded: the error names the task, and `predict`."""
     path = tiny.tuned(tmp_path, name) / "config.json"
-    task = "for classify"
+    task = "with `mini-bert finetune classify`"
     if published:
         if name not in CLASSIFIERS:
             pytest.skip("it was never published fine-tuned")
@@ -160,7 +160,7 @@ def test_an_encoder_without_heads_says_how_to_get_one(name):
 def test_a_discriminator_without_its_generator_can_get_another(models, name):
     for use in (question_for, lambda it: fill_mask(it, models(name)[1], "the cat [MASK] .")):
         with pytest.raises(
-            ValueError, match=r"discriminator.* if there is one; .*train --init` gives it a new generator"
+            ValueError, match=r"discriminator.* usually kept in the folder `generator` .*train --init` makes a new one"
         ):
             use(models(name)[0].alone())
 

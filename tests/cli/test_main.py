@@ -113,10 +113,46 @@ def test_the_usual_short_name_of_the_learning_rate(monkeypatch):
     assert given == [0.002] * 6
 
 
+@pytest.mark.parametrize("words", ["plan", "info", "embed x", "eval mini-bert"])
+def test_the_batch_size_has_one_name_and_an_old_one(words, capsys):
+    """`--batch-size`, as for `train`; `--batch` still works."""
+    for option in ("--batch-size", "--batch"):
+        with pytest.raises(SystemExit) as end:
+            main([*words.split(), option, "0"])
+        assert end.value.code == 2 and "'--batch-size' / '--batch': '0', expected a number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("train --steps 0", "'--steps': '0', expected a number greater than or equal to 1"),
+        ("train --minutes abc", "'--minutes': 'abc', expected a valid number"),
+        ("train --steps 1e3", "'--steps': '1e3', expected a valid integer"),
+        ("embed --threads \x1b x", r"'--threads': '\x1b', expected a valid integer"),
+    ],
+)
+def test_errors_of_the_parser_name_the_value(words, message, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(words.split(" "))
+    said = capsys.readouterr().err
+    assert end.value.code == 2 and said.endswith(f"Error: Invalid value for {message}\n") and "--help' for help" in said
+
+
+def test_options_are_checked_before_files(tmp_path):
+    """A wrong --kind is named before the folder that is taken; a wrong --model before the data is read."""
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(SystemExit, match="--kind is 'sentencepiece', expected one of"):
+        main(["tokenizer", "train", "--kind", "sentencepiece", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match="--limit-alphabet has no effect with --kind bpe"):
+        main(["tokenizer", "train", "--kind", "bpe", "--limit-alphabet", "9", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"config\.json"):
+        main(["finetune", "classify", "--model", str(tmp_path), "--train", "no file"])
+
+
 def test_info_shows_the_numbers():
     """`info` shows exact parameter counts, shapes and memory, for Larger-BERT too."""
     text = mini("info").stdout
-    assert "4,498,880" in text and "(192,576)" in text and "Adam's two moments" in text
+    assert "4,498,880" in text and "(192,576)" in text and "moments of Muon and Adam" in text
     assert "49,137,488" in CliRunner().invoke(app, ["info", "--model", "larger"]).stdout
 
 

@@ -240,6 +240,28 @@ def test_what_cannot_be_loaded(tmp_path):
         load(tmp_path)
 
 
+def test_what_is_taken_for_a_bert_says_so(tmp_path):
+    """Without model_type and architectures, the error about GPT-2's first field is not all that one is told."""
+    config = config_from({"model_type": "gpt2", "vocab_size": 50, **TINY_8K["gpt2"]})
+    save(tmp_path, GPT2(config), tokenizer=False)
+    values = {name: value for name, value in config.to_dict().items() if name != "model_type"}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError, match="no model_type, so it is taken for a BERT: for another model, add one of"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("padding", [1, 7, None])
+def test_a_tokenizer_with_another_id_for_padding_is_told(padding, tmp_path, caplog):
+    """No result of a GPT-2 depends on it, but it may be a sign that the tokenizer is that of another model."""
+    config = config_from({"model_type": "gpt2", "vocab_size": 8192, "pad_token_id": padding, **TINY_8K["gpt2"]})
+    folder = save(tmp_path, GPT2(config), tokenizer=False)
+    tokenizer = load_tokenizer("bpe-8k")
+    tokenizer.save(folder)
+    assert tokenizer.pad_id == 1
+    load_tokenizer(folder)
+    assert ("has the id 1 in its tokenizer" in caplog.text and "pad_token_id is 7" in caplog.text) == (padding == 7)
+
+
 def test_warnings_become_lines(tmp_path, caplog):
     """Warnings of from_pretrained are logged as plain sentences, without a code location."""
     save(tmp_path, Bert(TINY_BERT))

@@ -21,6 +21,8 @@ WORDS = WordPieceTokenizer([*SPECIAL_TOKENS, "the", "cat", "sat"])
         (["dog [MASK]"], "the text: half"),
         (["the cat", "a dog", "", "dogs"], "2 of 4 texts: half"),
         (["[MASK]"], ""),
+        (["the cat"] * 1000 + ["dogs"], ""),
+        (["dogs"] * 5 + ["the cat"] * 49_995, "5 of the first 1,000 texts: half"),
     ],
 )
 def test_texts_of_unknown_words(texts, said, caplog):

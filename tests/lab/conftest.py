@@ -17,13 +17,14 @@ def bench():
 
 
 @pytest.fixture(scope="module")
-def browser():
+def browser(request):
     playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: python run.py test --browser")
     with playwright.sync_playwright() as driver:
         try:
             opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])  # None: Playwright's own
         except playwright.Error as error:
-            pytest.skip(
+            give_up = pytest.exit if request.config.option.markexpr == "browser" else pytest.skip
+            give_up(
                 f"no Chromium could be started; install it (Debian: apt install chromium): {str(error).splitlines()[0]}"
             )
         yield opened

@@ -292,6 +292,24 @@ def test_the_command_serves_and_ends_on_ctrl_c():
         process.wait()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT to a process")
+def test_a_second_ctrl_c_is_as_quiet_as_one():
+    pytest.importorskip("uvicorn")
+    command = [sys.executable, "-m", "mini_bert", "lab", "--no-browser", "--port", str(free_port())]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        (address,) = re.findall(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
+        patient(address)
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.02)
+        rest, _ = process.communicate(timeout=20)
+        assert process.returncode == 0 and rest.strip() == "The lab is closed."
+    finally:
+        process.kill()
+        process.wait()
+
+
 def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))

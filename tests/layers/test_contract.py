@@ -76,8 +76,10 @@ def assert_same(one, other):
 
 @every_layer
 def test_gradients(case):
-    """Backward agrees with central differences, for every weight and every input."""
-    for row in check_case(case, entries=24):
+    """Backward agrees with central differences, for every weight and every input. Of blocks and encoders, whose layers
+    are checked in their own rows, fewer numbers."""
+    entries = 24 if len(case.build().named_params()) < 8 else 8
+    for row in check_case(case, entries):
         assert row.error <= TOLERANCE, row
 
 

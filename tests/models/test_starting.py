@@ -104,5 +104,5 @@ def test_unknown_heads_are_refused(name):
     with pytest.raises(ValueError, match=f"'masked_word' is no output head of a {kind.__name__}, which can have "):
         kind(config, ("masked_word",), None)
     for wrong in ("masked_words", 7):
-        with pytest.raises(TypeError, match=f"output_heads is {wrong!r}, expected names, such as"):
+        with pytest.raises(TypeError, match=f"output_heads is {wrong!r}, expected a list of names, such as"):
             kind(config, wrong, None)

@@ -24,6 +24,7 @@ from mini_bert.probing.dependency_probe import ROOT, DependencyProbe
 from mini_bert.probing.label_probe import Examples, LabelProbe, WordTypes, control_labels, most_frequent
 from mini_bert.probing.probe import probe, probes_for
 from mini_bert.probing.report import DataSize, Results, Scores, Setting, report, report_json
+from mini_bert.probing.word_vectors import check_layers
 from mini_bert.text.wordpiece import WordPieceTokenizer
 
 PACKAGE = Path(probing.__file__).parents[1]
@@ -434,7 +435,7 @@ def test_without_matplotlib(folder, tmp_path, capsys, monkeypatch):
 
 
 def test_wrong_arguments(folder):
-    with pytest.raises(ValueError, match=r"there is no layer 2; this model has layers 0 to 1"):
+    with pytest.raises(ValueError, match=r"--layers is '0-3', but there is no layer 3: .* has layers 0 to 1; choose"):
         probe_command("pos", model=folder, layers="0-3", max_sentences=5)
     with pytest.raises(ValueError, match="pooling is 'max'"):
         probe_command("pos", model=folder, pooling="max", max_sentences=5)
@@ -442,6 +443,11 @@ def test_wrong_arguments(folder):
         probe_command("pos", model="nowhere", out=Path(f"{folder}/config.json"))
     with pytest.raises(ValueError, match="l2 is 0"):
         probe_command("pos", model=folder, l2=0, max_sentences=5)
+
+
+def test_layers_in_python_are_hidden_states(folder):
+    with pytest.raises(ValueError, match="layers has 3, but this model has 2 layers: expected 0 for the embeddings"):
+        check_layers(MiniBERT.from_pretrained(folder), [0, 3])
 
 
 def test_the_script_in_its_folder(folder):

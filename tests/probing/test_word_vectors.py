@@ -129,7 +129,9 @@ def test_no_sentences(tokenizer):
 
 
 def test_what_is_refused(tokenizer):
-    with pytest.raises(ValueError, match=r"no layer 2; this model has layers 0 to 1"):
+    with pytest.raises(
+        ValueError, match=r"layers has 3, but this model has 2 layers: expected 0 for the embeddings, or 1 to 2"
+    ):
         word_vectors(MODELS["mini"], tokenizer, SENTENCES, [0, 3])
     with pytest.raises(ValueError, match="pooling is 'max', expected one of mean, first, last"):
         word_vectors(MODELS["mini"], tokenizer, SENTENCES, pooling="max")

@@ -12,7 +12,9 @@ import pytest
 
 import mini_bert
 from mini_bert.text import loading
+from mini_bert.text.bpe import BpeTokenizer
 from mini_bert.text.loading import Kind, load_tokenizer
+from mini_bert.text.unigram import UnigramTokenizer
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 from tests.text.letters import TOKENS, Letters
 
@@ -68,6 +70,22 @@ def test_the_files_decide_the_class(tmp_path, monkeypatch):
     path.unlink()
     (tmp_path / "letters" / "letters.txt").write_text(" ".join(TOKENS))
     assert isinstance(load_tokenizer(path.parent), Letters)
+
+
+def test_the_folder_of_a_run_has_the_tokenizer_of_its_model(tmp_path):
+    """The best model's, or else the newest checkpoint's, as for models; a bundled model is found by its name."""
+    for name, size in (("checkpoints/step-1", 4), ("checkpoints/step-2", 5), ("model", 6)):
+        WordPieceTokenizer([*SPECIAL_TOKENS, *"abcdef"[:size]]).save(tmp_path / name)
+        (tmp_path / name / "config.json").write_text("{}")
+        (tmp_path / name / "model.safetensors").touch()
+        assert load_tokenizer(tmp_path).vocab_size == len(SPECIAL_TOKENS) + size
+    assert load_tokenizer("mini-bert").fingerprint == load_tokenizer("8k").fingerprint
+
+
+def test_a_class_that_reads_another_kind_names_the_function_for_all():
+    for kind, name in ((WordPieceTokenizer, "bpe-8k"), (BpeTokenizer, "8k"), (UnigramTokenizer, "8k")):
+        with pytest.raises(ValueError, match=r"expected '?(WordPiece|BPE|Unigram)'?; load it with load_tokenizer"):
+            kind.load(name)
 
 
 def test_a_folder_of_another_kind(tmp_path):

@@ -136,6 +136,13 @@ def test_damaged_maps_are_refused():
         assert "download it again" in str(error.value)
 
 
+def test_a_map_whose_root_is_a_value_is_refused():
+    """Every search begins at the root, so it must be a node."""
+    blob = SentencePieceModel.from_bytes(DATA["albert"]).normalizer.blob(CHARACTER_MAP)
+    with pytest.raises(ValueError, match="the root, is a value"):
+        CharacterMap(changed_unit(blob, 0, 1 << 31))
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_map_with_any_change_is_refused_or_harmless(data):
