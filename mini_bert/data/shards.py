@@ -30,6 +30,7 @@ import json
 import logging
 import os
 import sys
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mini_bert.common.atomic import force_to_disk, put_in_place, unfinished_folder
+from mini_bert.common.atomic import ATTEMPTS, force_to_disk, put_in_place, unfinished_folder
 from mini_bert.common.cache_folder import cache_folder, make_folder
 from mini_bert.common.json_values import read_json
 from mini_bert.common.processes import cores, in_order
@@ -130,7 +131,7 @@ def prepare(
         ) from error
     if progress:
         print(f"tokenized text saved in {folder}", file=sys.stderr)
-    return open_shards(folder)
+    return _open_whole(folder)
 
 
 def check_tokenizer(tokenizer: Any) -> None:
@@ -269,6 +270,19 @@ def _is_whole(folder: Path) -> bool:
     except DamagedShards:
         return False
     return True
+
+
+def _open_whole(folder: Path) -> Shards:
+    """The shards of a folder that is complete, but may be missing for a moment: another process that found it damaged
+    earlier replaces it with a copy of its own."""
+    for attempt in range(1, ATTEMPTS):
+        try:
+            return open_shards(folder)
+        except DamagedShards as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            time.sleep(0.01 * attempt)
+    return open_shards(folder)
 
 
 def open_shards(folder: str | os.PathLike[str]) -> Shards:

@@ -470,6 +470,25 @@ def test_another_process_may_be_faster_at_any_moment(make, monkeypatch):
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
+def test_a_folder_may_be_missing_for_a_moment(make, tmp_path, monkeypatch):
+    """Another process that replaces the folder has moved it aside when it is opened, and moves its own in later. If it
+    stays away, that is an error."""
+    place, aside, moved = shards.put_in_place, tmp_path / "aside", []
+
+    def move_aside(work, folder, keep):
+        place(work, folder, keep)
+        os.rename(folder, aside)
+        moved.append(folder)
+
+    monkeypatch.setattr(shards, "put_in_place", move_aside)
+    monkeypatch.setattr(shards.time, "sleep", lambda seconds: None)
+    with pytest.raises(DamagedShards, match="FileNotFoundError"):
+        make()
+    shutil.rmtree(aside)
+    monkeypatch.setattr(shards.time, "sleep", lambda seconds: os.rename(aside, moved[-1]))
+    assert make().folder == moved[-1]
+
+
 def test_a_name_that_cannot_be_given_is_an_error(make, tmp_path, monkeypatch):
     """A failing rename is an error, unless the folder exists already; if it keeps appearing damaged, the
     retries end."""
