@@ -37,6 +37,13 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # tests report nothing to anybody
 os.environ["MINI_BERT_HOME"] = str(Path(__file__).parents[1] / ".pytest_cache" / "mini-bert")  # not in that of the user
 
 
+def fsync(handle):
+    """Tests need not survive a power cut, so they do not wait for the disk; some look at when this is called."""
+
+
+os.fsync = fsync
+
+
 @pytest.fixture
 def signals():
     """Signal handlers as in a terminal, however the tests were started; restored afterwards."""

@@ -76,7 +76,10 @@ def test_mini_bert_adds_the_same_weights_to_its_noise():
 
 def test_only_a_new_run_starts_this_way(tmp_path):
     """The first block of a run with --init is that of the folder, up to what one step at a tiny rate changes."""
-    options = ["--corpus", "builtin", "--steps", "1", "--batch-size", "2", "--length", "16", "--lr", "1e-9", "--quiet"]
+    text = tmp_path / "verses.txt"
+    text.write_text("Roses are red.\n\nViolets are blue.\n\n" * 40)
+    options = ["--tokenizer", "8k", "--corpus", text, "--length", "16"]
+    options += ["--steps", "1", "--batch-size", "2", "--lr", "1e-9", "--quiet"]
 
     def train(*words):
         with pytest.raises(SystemExit) as ended:
@@ -92,7 +95,7 @@ def test_only_a_new_run_starts_this_way(tmp_path):
     train("--model", tmp_path / "config.json", "--out", tmp_path / "a", *options)
     noise = Bert(small, seed=0).encoder.blocks[0].attention.qkv.w.data
     assert np.abs(first_block(tmp_path / "a") - noise).max() > 1  # neighbours were added
-    train("--init", tmp_path / "a", "--out", tmp_path / "b", *options)
+    train("--init", tmp_path / "a", "--out", tmp_path / "b", *options[2:])
     np.testing.assert_allclose(first_block(tmp_path / "b"), first_block(tmp_path / "a"), atol=1e-6)
 
 
