@@ -292,7 +292,7 @@ def main() -> None:
     unknown = set(given.rows) - {row.name for row in chosen((), ())}
     if unknown:
         raise SystemExit(f"there is no row {min(unknown)!r}; --list prints all")
-    wanted = list(chosen(given.questions, given.rows))
+    wanted = sorted(chosen(given.questions, given.rows), key=lambda row: [*given.rows, row.name].index(row.name))
     options = Options(given.data, given.out, given.results, given.minutes, 2 if given.speed else given.threads)
     if given.list:
         for row in wanted:
