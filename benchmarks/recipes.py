@@ -106,6 +106,7 @@ QUESTIONS = (
     Question("What lasts longer", named(  # in rows of 20 minutes and more, with those above
         "", muon_1_1_linear="--optimizer muon --schedule linear --lr 1e-3",
         muon_batch_64_linear="--optimizer muon --schedule linear --batch-size 64 --lr 2e-3",
+        muon_batch_128_linear="--optimizer muon --schedule linear --batch-size 128 --lr 3e-3",
     )),
     Question("Batch size with Muon", named(
         MUON, muon_batch_16="--batch-size 16 --lr 1.4e-3", muon_batch_64="--batch-size 64 --lr 2.8e-3",
@@ -156,6 +157,12 @@ QUESTIONS = (
         arch_zero="--model zero",
         arch_2_wide="--model 2-wide", arch_6_thin="--model 6-thin", arch_modernbert="--model modernbert",
         arch_deberta="--model deberta",
+    )),
+    Question("A deeper model", named(
+        "--optimizer muon --schedule linear --batch-size 128 --lr 3e-3", deep_bert="--model bert-6",
+        deep_deberta="--model deberta-6", deep_deberta_v2="--model deberta-v2-6",
+        deep_modernbert="--model modernbert-6",
+        shallow_deberta="--model deberta",
     )),
 )  # fmt: skip
 
@@ -245,6 +252,11 @@ def table(options: Options) -> str:
     return "\n".join(lines[1:])
 
 
+def missing(options: Options) -> str:
+    names = [row.name for question in QUESTIONS for row in question.rows if not options.result(row).is_file()]
+    return f"Not measured for {options.minutes:g} minutes: {', '.join(names) or 'nothing'}."
+
+
 def figure(options: Options, path: Path) -> None:
     """The losses and the pairs of all rows, question by question, and lines at the row that the others differ from."""
     lines: list[tuple[str, dict[str, Any]]] = []  # from top to bottom: titles have no result
@@ -299,7 +311,7 @@ def main() -> None:
             print(f"{row.name:20} {' '.join(row.words)}")
         return
     if given.table:
-        print(table(options))
+        print(f"{table(options)}\n\n{missing(options)}")
         if given.figure is not None:
             figure(options, given.figure)
         return

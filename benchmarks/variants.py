@@ -15,7 +15,8 @@ The commands are those of `mini-bert`. They know these models, too, BERT with on
     post-norm-noise, pre-norm-noise     the first two without the start that attends to neighbours
                     (docs/decisions/0003), which there is none of with rotary positions: what "rotary" is compared with
 
-these objectives,
+These are presets of `train` with six layers in place of three: bert-6, deberta-6, deberta-v2-6, modernbert-6. Beside
+them there are these objectives,
 
     hidden_words    no word that is to be predicted can be seen: 90 % [MASK], 10 % another word
     one_sentence    a sequence is one sentence, and not 64 tokens of running text
@@ -54,13 +55,14 @@ from mini_bert.layers.rotary import RotaryAttention
 from mini_bert.models.base import MASKED_WORDS
 from mini_bert.models.bert import BertConfig
 from mini_bert.models.bert_like import SMALL, BertLike, block
-from mini_bert.models.registry import MODELS
+from mini_bert.models.registry import MODELS, preset
 from mini_bert.models.saving import Saved
 from mini_bert.objectives.masked_words import Batch, MaskedWords
 from mini_bert.objectives.registry import OBJECTIVES
 
 THETA = 10_000.0  # of rotary positions
 STEPS = ("pre_norm", "rotary", "gated", "no_bias", "zero")  # each variant has all changes before its own
+DEEPER = ("bert", "deberta", "deberta-v2", "modernbert")
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,13 @@ def variants() -> dict[str, VariantConfig]:
     found["2-wide"] = replace(changed, num_hidden_layers=2, hidden_size=216, intermediate_size=576)
     found["6-thin"] = replace(changed, num_hidden_layers=6, hidden_size=152, intermediate_size=408)
     return found
+
+
+def deeper(name: str) -> dict[str, Any]:
+    """The config of a preset with twice as many layers"""
+    values = preset(name).to_dict()
+    doubled = {"num_hidden_layers": 2 * values["num_hidden_layers"]}
+    return values | doubled | ({"layer_types": 2 * values["layer_types"]} if "layer_types" in values else {})
 
 
 class NoPositions(Layer):
@@ -181,11 +190,12 @@ class Unshuffled(Order):
 
 def with_files(words: list[str], folder: Path) -> list[str]:
     """The words of a command, in which the name of a variant is now the path of its config.json."""
-    known = variants()
+    known = {name: {"model_type": "variant", **config.to_dict()} for name, config in variants().items()}
+    known |= {f"{name}-6": deeper(name) for name in DEEPER}
     for place, word in enumerate(words):
         if word in known and place and words[place - 1] == "--model":
             path = folder / f"{word}.json"
-            path.write_text(as_json({"model_type": "variant", **known[word].to_dict()}), encoding="utf-8")
+            path.write_text(as_json(known[word]), encoding="utf-8")
             words = [*words[:place], str(path), *words[place + 1 :]]
     return words
 
