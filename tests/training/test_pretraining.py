@@ -210,13 +210,17 @@ def test_the_next_command_does_not_repeat_what_went_wrong(place, capsys):
 
 
 def test_a_few_steps_that_diverge_are_noticed(place, capsys):
-    """However short the run is, no model is written, and the learning rate is not recommended again."""
+    """However short the run is, no model is written, and the learning rate is not recommended again. Resumed at its
+    end, it is still no good."""
     for steps in ("1", "3"):
         assert run("--steps", steps, "--lr", "300", "--held-out", "0.2", "--out", steps) == 1
         said = capsys.readouterr().err
         assert "ERROR: The learning rate is too high" in said and "--lr" not in said and "try next" not in said
         assert not Path(steps, "model").exists()
         assert json.loads(Path(steps, "metrics.jsonl").read_text().splitlines()[-1])["reason"] == "diverged"
+        assert resumed(out=steps) == 1 and not Path(steps, "model").exists()
+        assert json.loads(Path(steps, "metrics.jsonl").read_text().splitlines()[-1])["reason"] == "diverged"
+        capsys.readouterr()
 
 
 def test_zero_is_a_value(place):
@@ -635,9 +639,9 @@ def test_too_little_memory_is_said_as_plan_says_it(place, monkeypatch, where, er
     )
 
 
-def resumed(*words):
+def resumed(*words, out="out"):
     with pytest.raises(SystemExit) as end:
-        main(["train", "--out", "out", "--resume", *words])
+        main(["train", "--out", out, "--resume", *words])
     return end.value.code
 
 
@@ -689,7 +693,7 @@ def test_a_finished_run_without_its_model_writes_it(place, capsys):
     """As after a disk that was full at the end."""
     assert run("--steps", "2", "--out", "out") == 0
     shutil.rmtree("out/model")
-    assert resumed() == 0 and "only its model is written" in capsys.readouterr().err
+    assert resumed() == 0 and "its model is written if it did not diverge" in capsys.readouterr().err
     assert Path("out/model/config.json").is_file()
 
 
