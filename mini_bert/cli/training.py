@@ -147,7 +147,7 @@ def train(
         str | None,
         typer.Option(
             help="how the learning rate falls to 0 after warm-up: linear, cosine, or wsd (constant until the last "
-            "--decay-share); default: wsd with muon, otherwise linear"
+            "--decay-share); default: wsd with muon if the warm-up leaves time for it, otherwise linear"
         ),
     ] = None,
     decay_share: Annotated[
