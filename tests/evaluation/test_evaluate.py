@@ -420,6 +420,17 @@ def test_the_command_line(folder, pairs, monkeypatch):
         assert {name: call[name] for name in options} == options
 
 
+def test_errors_about_a_text_name_options(folder, monkeypatch):
+    """Not the arguments of the function that measures."""
+
+    def fails(*_):
+        raise ValueError("with held_out=0.25, none is left; use at most max_seq_length=8")
+
+    monkeypatch.setattr("mini_bert.evaluation.corpus.measure_corpus", fails)
+    with pytest.raises(ValueError, match=r"with --held-out 0\.25, none is left; use at most --length 8"):
+        use.evaluate(folder, corpus=["a"], held_out=0.25)
+
+
 def test_a_few_words_give_no_verdict():
     """Nine masked words are too few to judge a model by."""
     row = CorpusResult("tiny.txt", Evaluation(8.0, 2981.0, 0.1, 0.2, 9), 3.0, 0.1, 0.5, (), 3.0)

@@ -545,7 +545,12 @@ def test_a_folder_of_runs_names_them(place):
 
 
 def test_an_objective_that_a_model_cannot_learn_names_models_that_can(place):
+    """With --init, they are new models, since no other trained one is known."""
     assert run("--objective", "next_word").endswith("distillation. For next_word: --model gpt2 or transformer-xl")
+    said = run("--model", "gpt2", "--objective", "masked_words")
+    assert "For masked_words: --model mini, larger, bert, " in said and said.endswith(", deberta-v2 or deberta-v3")
+    with pytest.raises(SystemExit, match="For next_word: without --init, a new model can: --model gpt2 or tr"):
+        main(["train", "--steps", "1", "--init", "mini-bert", "--objective", "next_word"])
 
 
 def test_runs_that_start_at_the_same_time_get_different_folders(place):
@@ -565,6 +570,13 @@ def test_a_text_of_one_document_is_trained_on_without_validation(place, capsys):
     assert "not measured" in Path("out/model/README.md").read_text()
     said = run("--steps", "4", "--held-out", "0.1")
     assert "--held-out 0.1 holds out whole documents, but the text is a single document" in said
+
+
+def test_errors_of_a_run_that_is_resumed_name_options_too(place):
+    """As those of a new one do, here about a text that was replaced."""
+    assert run("--steps", "2", "--held-out", "0.1", "--out", "out") == 0
+    Path("text.txt").write_text("cats purr . dogs bark . " * 200)
+    assert resumed("--steps", "4").startswith("mini-bert: --held-out 0.1 holds out whole documents")
 
 
 def test_a_text_too_short_for_a_sequence(place):
