@@ -255,7 +255,7 @@ def test_damaged_frequencies_are_named(tokenizer, tmp_path):
 
 def test_verdicts_on_a_text():
     assert verdict_on_text(5.2, 7.7) == "it uses context"
-    assert "does no better" in verdict_on_text(7.6, 7.7) and "hardly does better" in verdict_on_text(7.2, 7.7)
+    assert "does no better" in verdict_on_text(7.6, 7.7) and "does hardly better" in verdict_on_text(7.2, 7.7)
     assert "very different from this" in verdict_on_text(9.0, 7.7)
 
 
