@@ -19,7 +19,7 @@ import json
 import statistics
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +139,7 @@ def row(title: str, values: list[list[float]], way: str = "") -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, help="the folder with the data; without it, only the table is printed")
-    parser.add_argument("--models", nargs="+", default=list(MODELS))
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--tasks", nargs="*", choices=list(RECIPES), default=list(RECIPES))
     parser.add_argument("--results", type=Path, default=RESULTS / "bundled")
     parser.add_argument("--jobs", type=int, default=2, help="commands at the same time, with a thread each")
@@ -154,8 +154,12 @@ def main() -> None:
                 jobs += [
                     pool.submit(fine_tune, model, given.data, results, task, start) for start in (PRETRAINED, SCRATCH)
                 ]
-        for job in jobs:
-            job.result()
+        try:
+            for job in as_completed(jobs):
+                job.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # what has not begun
+            raise
     print(table(given.results))
 
 

@@ -48,7 +48,8 @@ def run(*words: object, capture: bool = False, forgive: Callable[[], bool] = lam
 
 def records(folder: Path, kind: str) -> list[dict[str, Any]]:
     """The records of a kind that a run has written."""
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    path = folder / "metrics.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []  # it may have failed before
     return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
 

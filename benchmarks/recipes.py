@@ -209,7 +209,7 @@ def measure(row: Row, options: Options) -> None:
         return
     if not (folder / "config.json").is_file():
         train(row.words, options, steps_of(row, options), folder)
-    elif not (folder / "model").is_dir() and not diverged(folder):
+    elif not (folder / "model").is_dir():
         words = row.words[row.words.index("--order") :][:2] if "--order" in row.words else ()  # a run does not keep it
         run(VARIANTS, "train", "--out", folder, "--resume", "--quiet", *words, forgive=lambda: diverged(folder))
     steps = json.loads((folder / "config.json").read_text())["training"]["steps"]
@@ -225,7 +225,9 @@ def measure(row: Row, options: Options) -> None:
 
 
 def diverged(folder: Path) -> bool:
-    return any(one.get("reason") == "nonfinite" for one in records(folder, "stop"))
+    """Whether a run that has ended has no model, because its loss was too high: that may show after the last record."""
+    reasons = {one["reason"] for one in records(folder, "stop")}
+    return bool(reasons & {"nonfinite", "diverged"}) or ("done" in reasons and not (folder / "model").is_dir())
 
 
 def shown(loss: float | None) -> str:

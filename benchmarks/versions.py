@@ -67,6 +67,9 @@ def run(folder: Path, *words: str) -> str:
 
 def trained(folder: Path, out: Path, steps: int, threads: int) -> None:
     words = f"train --corpus builtin --steps {steps} --threads {threads} --seed 3 --held-out 0.01 --quiet".split()
+    command = folder / "mini_bert/cli/training.py"
+    if command.is_file() and "optimizer" in command.read_text(encoding="utf-8"):
+        words += ["--optimizer", "adam"]  # which earlier versions always use
     run(folder, "-m", "mini_bert", *words, "--out", str(out))
 
 

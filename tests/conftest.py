@@ -27,9 +27,10 @@ os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 gc.disable()  # until all tests are collected: a third of the time, in which hardly anything can be freed
 
 
-def pytest_collection_finish():
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop():
     """The 13,000 tests stay until the end, so that Python need not look through them again and again."""
-    gc.enable()
+    gc.enable()  # also where tests are only handed out to workers
     gc.freeze()
 
 

@@ -147,7 +147,7 @@ def train(
         str | None,
         typer.Option(
             help="how the learning rate falls to 0 after warm-up: linear, cosine, or wsd (constant until the last "
-            "--decay-share); default: wsd with muon, otherwise linear"
+            "--decay-share); default: wsd with muon if the warm-up leaves time for it, otherwise linear"
         ),
     ] = None,
     decay_share: Annotated[
@@ -223,12 +223,10 @@ def train(
         )
         if others:
             raise ValueError(f"--resume continues with the settings of the run; leave out {others}")
-        state = continue_run(**given)
-    else:
-        if checkpointing is not None:
-            given["checkpointing"] = parse_checkpointing(checkpointing)
-        with in_options(options, max_seq_length="length"):
-            state = pretrain(**given)
+    elif checkpointing is not None:
+        given["checkpointing"] = parse_checkpointing(checkpointing)
+    with in_options(options, max_seq_length="length"):
+        state = (continue_run if resume else pretrain)(**given)
     if state.stopped != "done":
         raise typer.Exit(130 if state.stopped == "interrupted" else 1)
 

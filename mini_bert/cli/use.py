@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mini_bert.cli.words import ENGINE, MODELS, SOURCES
+from mini_bert.cli.words import ENGINE, MODELS, SOURCES, in_options
 
 COMPARED = 10  # texts that `embed` compares in a table; more do not fit on a screen
 
@@ -294,10 +294,9 @@ def evaluate(
         reports.append(embedding_quality.report_pairs([Path(path).name for path in similar], agreements))
     if corpus:
         known = read_frequencies(model)
-        rows = [
-            corpora.measure_corpus(loaded, tokenizer, one, held_out, length, seed, batch, max_batches, threads, known)
-            for one in corpus
-        ]
+        given = (held_out, length, seed, batch, max_batches, threads, known)
+        with in_options(("held_out", "batch_size"), max_seq_length="length"):
+            rows = [corpora.measure_corpus(loaded, tokenizer, one, *given) for one in corpus]
         results["results"] = corpora.content(rows)
         reports.append(corpora.report(model, rows))
         if held_out:

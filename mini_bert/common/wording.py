@@ -1,9 +1,9 @@
-"""Small parts of sentences: a or an, how long something took, numbers, and the name that was probably meant."""
+"""Small parts of sentences: a or an, lists, how long something took, numbers, and the name that was probably meant."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from mini_bert.common.progress import counted
@@ -16,6 +16,15 @@ def with_article(name: str) -> str:
     ('a BERT', 'an ELECTRA', 'an XLNet', 'a Unigram')
     """
     return f"{'an' if name.startswith(('XL', *'AEIOaeio')) else 'a'} {name}"
+
+
+def either(names: Sequence[str]) -> str:
+    """Names to choose from.
+
+    >>> either(["bert"]), either(["bert", "gpt2"]), either(["bert", "gpt2", "xlnet"])
+    ('bert', 'bert or gpt2', 'bert, gpt2 or xlnet')
+    """
+    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
 def duration(seconds: float) -> str:

@@ -18,6 +18,7 @@ from mini_bert.common.progress import counted
 from mini_bert.common.values import check_positive
 from mini_bert.corpora.reading import Source as Text
 from mini_bert.data.batches import Batches
+from mini_bert.data.lanes import Lanes
 from mini_bert.data.sequences import open_source
 from mini_bert.data.shards import Shards, check_tokenizer, prepare
 from mini_bert.objectives.base import Objective
@@ -77,6 +78,8 @@ class TextBatches(Batches):
 
     def __str__(self) -> str:
         steps = -(-self.sequences // self.step)
+        if isinstance(self.order, Lanes):  # which are equally long
+            steps = self.order.steps * self.order.lanes // self.step
         return (
             f"{counted(self.sequences, 'sequence')} ({self.arguments['mode']}, at most "
             f"{self.arguments['max_seq_length']} tokens) from {counted(self.tokens, 'token')} of "

@@ -55,8 +55,8 @@ MUCH = 0.1  # fraction of the text; a warning is logged if more is left out
 MODES = {"packed": 1, "running": 1, "sentences": 1, "next": 2, "order": 2}  # mode -> the number of texts in a sequence
 TRIES = 1000  # chunks to try instead of one without a word; if none has a word, hardly any chunk does
 ONE_DOCUMENT = (
-    "the text is a single document; in plain text, empty lines separate documents: put one between any two texts, or "
-    "give a folder with a file for each"
+    "the text is a single document; in plain text, empty lines separate documents: put one between texts, or give "
+    "a folder with a file for each"
 )
 logger = logging.getLogger(__name__)
 

@@ -77,7 +77,7 @@ def verdict_on_text(loss: float, baseline: float, visible: float = 1 - TO_RANDOM
     if uses_context(loss, baseline, visible):
         return "it uses context"
     if uses_context(loss, baseline, visible=0):
-        return "on this text, it hardly does better"
+        return "on this text, it does hardly better"
     if knows_frequencies(loss, baseline):
         return "on this text, it does no better"
     return "it is hardly trained, or was trained on text very different from this"

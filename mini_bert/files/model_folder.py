@@ -186,8 +186,19 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         return read_object(path)
     except FileNotFoundError:
-        remedy = folders_inside(folder, CONFIG) or f"a model folder has {CONFIG} and {WEIGHTS}"
+        remedy = "" if _has_weights(folder) else folders_inside(folder, CONFIG, _is_model_or_run)
+        remedy = remedy or f"a model folder has {CONFIG} and {WEIGHTS}"
         raise FileNotFoundError(f"{folder} has no {CONFIG}; {remedy}") from None
+
+
+def _has_weights(folder: Path) -> bool:
+    return any(path.suffix in WEIGHT_FILES for path in folder.glob("*.*"))
+
+
+def _is_model_or_run(folder: Path) -> bool:
+    """Not a part of a model, as the generator of an ELECTRA, and the pooling of sentence-transformers, which has a
+    config.json but no weights."""
+    return folder.name != "generator" and _is_model(locate(folder, quiet=True))
 
 
 def write_folder(

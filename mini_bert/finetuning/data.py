@@ -81,8 +81,8 @@ def read_data(
     notes = _no_entities(examples, labels, train) if kind == "tag" else []
     if kind == "classify" and len(examples) >= HELD_OUT and len(labels) > len(examples) / 2:
         notes.append(
-            f"there are almost as many labels as examples, {len(labels):,} for {len(examples):,}, such as "
-            f"{labels[0]!r:.40}: that is hardly a class; --label names another column"
+            f"there are {len(labels):,} different labels for {len(examples):,} examples, such as {labels[0]!r:.40}: "
+            "these are hardly classes; --label names another column"
         )
     if dev is None:
         rest, kept, note = cut(examples, train)
@@ -142,10 +142,10 @@ def held_out(sizes: Sequence[int]) -> set[int]:
     """Which groups of examples are held out, about a tenth of all examples: the ends of some equal parts of the file
 
     There are about as many parts as examples from each, at most BLOCKS. A group of more than a tenth of the examples is
-    held out only if all are as large: then the last of the smallest.
+    held out only if all are as large: then the last of the smallest. At least half of the groups stay in training.
 
-    >>> sorted(held_out([1] * 40)), sorted(held_out([2] * 20)), sorted(held_out([18, 22]))
-    ([18, 19, 38, 39], [9, 19], [0])
+    >>> sorted(held_out([1] * 40)), sorted(held_out([2] * 20)), sorted(held_out([18, 22])), sorted(held_out([1, 1, 98]))
+    ([18, 19, 38, 39], [9, 19], [0], [1])
     """
     ends = list(accumulate(sizes))
     wanted = max(1, ends[-1] // HELD_OUT)
@@ -154,7 +154,7 @@ def held_out(sizes: Sequence[int]) -> set[int]:
     count = 0
     for block in range(1, blocks + 1):
         target, place = wanted * block // blocks, bisect_right(ends, ends[-1] * block // blocks)
-        while place and count < target:
+        while place and count < target and len(chosen) < len(sizes) // 2:
             place -= 1
             if place not in chosen and count + sizes[place] <= target:
                 chosen.add(place)

@@ -88,7 +88,7 @@ class Model(WithLoss, Saved):
     encoder: Encoder
     final_norm: Any = None  # the norm after the last block, if there is one
     task: Any = None  # the layer on top of a fine-tuned model
-    fine_tuned: str = ""  # "for a task": how it was fine-tuned for, also if only its encoder was loaded
+    fine_tuned: str = ""  # how it was, such as "for a task", also if only its encoder was loaded; "": it was not
 
     def __new__(cls, config: Any = None, output_heads: Collection[str] = (), *_: Any, **__: Any) -> Self:
         """Checks the names of the heads, because constructors only look for those that they know."""

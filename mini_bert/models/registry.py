@@ -56,8 +56,8 @@ def model_class(values: dict[str, Any]) -> type[Model]:
     kind = values.get("model_type", "bert")  # missing in the first published configs
     if not isinstance(kind, str) or kind not in MODELS:
         raise ValueError(
-            f"model_type is {kind!r:.60}, expected one of {', '.join(map(repr, MODELS))}: the architectures that "
-            "are here"
+            f"model_type is {kind!r:.60}, expected one of {', '.join(map(repr, MODELS))}, the architectures that "
+            "Mini-BERT has"
         )
     check_class(kind, values)
     return _class(kind)
@@ -139,7 +139,8 @@ def guessed(values: dict[str, Any]) -> str:
     "" about others"""
     if "model_type" in values or values.get("architectures"):
         return ""
-    return f"; it has no model_type, so it is taken for a BERT: for another model, add one of {', '.join(MODELS)}"
+    known = ", ".join(MODELS)
+    return f"; it has no model_type, so it is taken for a BERT: for another model, add model_type with one of {known}"
 
 
 @cache  # once

@@ -287,8 +287,8 @@ class Saved(InMemory):
     def tuned_for(values: Mapping[str, Any]) -> str:
         """How it was tuned: "with `mini-bert finetune tag`", "as BertForTokenClassification", from config.json"""
         settings, classes = values.get("fine_tuning"), values.get("architectures") or []
-        if isinstance(settings, dict):
-            return f"with `mini-bert finetune {settings.get('task', '')!s:.60}`"
+        if isinstance(settings, dict) and settings.get("task"):
+            return f"with `mini-bert finetune {settings['task']!s:.60}`"
         return f"as {classes[0]:.60}" if classes else "for a task"
 
     @classmethod

@@ -58,7 +58,7 @@ def read(path: Path, content: dict[str, Any] | None = None) -> Read:
 
 
 def _read_json(path: Path, content: dict[str, Any]) -> Read:
-    model = model_in(path, content, "BPE", "merges")
+    model = model_in(path, content, "BPE")
     for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"):
         if model.get(name):
             _refuse(path, f"model's {name}", model[name], "none")

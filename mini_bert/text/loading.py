@@ -15,24 +15,23 @@ from typing import Any, NamedTuple
 from mini_bert.common.json_values import read_object
 from mini_bert.files.model_folder import BUNDLED_NAMES, locate
 from mini_bert.text.base import Tokenizer
-from mini_bert.text.tokenizer_files import JSON, VOCAB, find
+from mini_bert.text.tokenizer_files import JSON, UNREADABLE, VOCAB, find, of_type, type_of
 
 
 class Kind(NamedTuple):
     """How to recognise a kind of tokenizer, and the class that reads it."""
 
     model: str  # the type of the model in tokenizer.json
-    field: str  # a field of that model, for old files without a type
     file: str  # the file to read if there is no tokenizer.json
     module: str
     name: str
 
 
 KINDS = (
-    Kind("WordPiece", "max_input_chars_per_word", VOCAB, "mini_bert.text.wordpiece", "WordPieceTokenizer"),
-    Kind("BPE", "merges", "vocab.json", "mini_bert.text.bpe", "BpeTokenizer"),
-    Kind("Unigram", "unk_id", "spiece.model", "mini_bert.text.unigram", "UnigramTokenizer"),
-    Kind("Unigram", "unk_id", "spm.model", "mini_bert.text.unigram", "UnigramTokenizer"),
+    Kind("WordPiece", VOCAB, "mini_bert.text.wordpiece", "WordPieceTokenizer"),
+    Kind("BPE", "vocab.json", "mini_bert.text.bpe", "BpeTokenizer"),
+    Kind("Unigram", "spiece.model", "mini_bert.text.unigram", "UnigramTokenizer"),
+    Kind("Unigram", "spm.model", "mini_bert.text.unigram", "UnigramTokenizer"),
 )  # fmt: skip
 FILES = f"{JSON}, {VOCAB}, vocab.json + merges.txt, spiece.model or spm.model"  # for messages
 
@@ -65,9 +64,7 @@ def _kind(path: Path, content: dict[str, Any] | None) -> Kind:
     if not isinstance(model, dict):
         raise ValueError(f"{path} is not a {JSON}: it has no model with a vocabulary; give the file of that name")
     for kind in KINDS:
-        if model.get("type", kind.model if kind.field in model else None) == kind.model:
+        if type_of(model) == kind.model:
             return kind
     known = ", ".join(f"{kind.model} ({JSON} or {kind.file})" for kind in KINDS)
-    raise ValueError(
-        f"{path} is a tokenizer of type {model.get('type')!r}, which Mini-BERT cannot read; known: {known}"
-    )
+    raise ValueError(f"{path} is a tokenizer {of_type(model)}{UNREADABLE}; known: {known}")

@@ -13,7 +13,11 @@ from mini_bert.text.templates import LAYOUTS, Layout
 
 JSON, VOCAB, CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 SPECIAL_MAP, ADDED = "special_tokens_map.json", "added_tokens.json"
+UNREADABLE = ", which Mini-BERT cannot read"  # in messages
 BUNDLED = Path(__file__).parent / "vocabularies"  # a folder for each bundled tokenizer
+FIELDS = {  # the types of models in loading.py, KINDS -> a field of such a model, for old files without a type
+    "WordPiece": "max_input_chars_per_word", "BPE": "merges", "Unigram": "unk_id",
+}  # fmt: skip
 
 
 def find(source: str | os.PathLike[str], names: Sequence[str] = (JSON, VOCAB)) -> Path:
@@ -56,15 +60,26 @@ def read_config(path: Path) -> dict[str, Any]:
     return read_object(beside) if beside.is_file() else {}
 
 
-def model_in(path: Path, content: Mapping[str, Any], kind: str, field: str) -> dict[str, Any]:
-    """The model in a tokenizer.json, which has the vocabulary, of this type. Old files without a type have `field`."""
+def model_in(path: Path, content: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The model in a tokenizer.json, which has the vocabulary, of this type."""
     model = content.get("model")
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), (dict, list)):
         raise ValueError(f"{path} is not a {JSON}: it has no model with a vocabulary; give the file of that name")
-    found = model.get("type", kind if field in model else None)
+    found = type_of(model)
     if found != kind:
-        raise ValueError(f"{path}: its model is {found}, expected {kind}; load it with load_tokenizer")
+        unknown, remedy = ("", "; load it with load_tokenizer") if found in tuple(FIELDS) else (UNREADABLE, "")
+        raise ValueError(f"{path} is a tokenizer {of_type(model)}{unknown}, expected {kind}{remedy}")
     return model
+
+
+def type_of(model: Mapping[str, Any]) -> Any:
+    """The type of the model in a tokenizer.json; None if it neither says so nor has one of FIELDS."""
+    return model["type"] if "type" in model else next((kind for kind in FIELDS if FIELDS[kind] in model), None)
+
+
+def of_type(model: Mapping[str, Any]) -> str:
+    """The same for a message."""
+    return "of an unknown type" if (found := type_of(model)) is None else f"of type {found!r:.60}"
 
 
 def checked_ids(path: Path, field: str, vocab: Any) -> dict[str, int]:

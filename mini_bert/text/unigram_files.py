@@ -44,6 +44,7 @@ from mini_bert.text.tokenizer_files import (
     checked,
     input_names,
     json_content,
+    model_in,
     named_tokens,
     read_added,
     read_config,
@@ -182,10 +183,7 @@ def _roles(
 
 
 def _read_json(path: Path, content: Mapping[str, Any], config: Mapping[str, Any]) -> Read:
-    model = content.get("model")
-    if not isinstance(model, dict) or model.get("type", "Unigram") != "Unigram":
-        kind = model.get("type") if isinstance(model, dict) else model
-        raise ValueError(f"{path}: model.type is {kind!r:.60}, expected 'Unigram'; load it with load_tokenizer")
+    model = model_in(path, content, "Unigram")
     tokens, scores = _pieces(path, model.get("vocab"))
     unk_id = checked(path, "model.unk_id", model.get("unk_id"), int, "the id of the unknown token")
     if not 0 <= unk_id < len(tokens):

@@ -89,7 +89,7 @@ _NAMES = {
 
 
 def _read_json(path: Path, content: dict[str, Any]) -> Read:
-    model = model_in(path, content, "WordPiece", "max_input_chars_per_word")
+    model = model_in(path, content, "WordPiece")
     for name, expected in (("unk_token", ROLES["unk"]), ("continuing_subword_prefix", PREFIX)):
         if model.get(name, expected) != expected:
             _refuse(path, f"model's {name}", model[name], expected)

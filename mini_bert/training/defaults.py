@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_bert.common.progress import counted
-from mini_bert.common.values import check_positive
+from mini_bert.common.values import check_positive, check_share
 from mini_bert.data.sequences import fair_share
 from mini_bert.data.shards import Shards
 from mini_bert.models.config import MINI_BERT_CONFIG
@@ -38,7 +38,9 @@ def settings_for(
     """
     given.setdefault("optimizer", default_optimizer(continued))
     given.setdefault("warmup", default_warmup(given.get("steps"), given.get("minutes")))
-    if given["optimizer"] == "muon" and given["warmup"] + TrainingConfig.decay_share <= 1:
+    check_share("warmup", given["warmup"], "a fraction of the run")
+    has_time = given["warmup"] + TrainingConfig.decay_share <= 1
+    if given["optimizer"] == "muon" and (has_time or "decay_share" in given):  # which TrainingConfig then checks
         given.setdefault("schedule", "wsd")
     for name, (other, value) in NEEDS.items():
         if given.get(name) is not None and (given.get(other) is None or value not in (None, given[other])):

@@ -78,6 +78,8 @@ def train(
         passed = settings.evaluations_until(state.seconds)
         hopeless = _hopeless(objective.uniform_losses(model))
         state.stopped = _why_stop(state, settings, hopeless, stop)  # a run may be resumed at its end
+        if state.stopped == "done" and _is_hopeless(state, hopeless):
+            state.stopped = "diverged"
         while not state.stopped:
             progress, lr = next_progress(state, settings), next_learning_rate(state, settings)
 
@@ -112,7 +114,7 @@ def train(
                 with averaged():
                     loss = held_out_loss(team, validation, settings.eval_sequences)
                 best = run.judge(state, loss, samples)
-                if state.stopped == "done" and state.best is not None and state.best > hopeless["loss"]:
+                if state.stopped == "done" and _is_hopeless(state, hopeless):
                     state.stopped = "diverged"
             state.seconds = clock.seconds()
             if state.step % settings.save_every == 0 or best or state.stopped:  # save
@@ -180,6 +182,11 @@ def _why_stop(state: State, settings: TrainingConfig, hopeless: dict[str, float]
         if any(means[name] > most for name, most in hopeless.items()):
             return "diverged"
     return "done" if done else ""
+
+
+def _is_hopeless(state: State, hopeless: dict[str, float]) -> bool:
+    """Whether no evaluation so far was any good."""
+    return state.best is not None and state.best > hopeless["loss"]
 
 
 def held_out_loss(team: Team, validation: Batches, sequences: int) -> dict[str, Evaluation]:

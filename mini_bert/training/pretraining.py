@@ -157,7 +157,7 @@ def resume(
                 print(_finished(path, state, settings), file=sys.stderr, flush=True)
                 state.stopped = "done"
                 return state
-            note = "the run is finished; only its model is written"
+            note = "the run has reached its length; its model is written if it did not diverge"
         _check_teacher(path, description)
         data = description["data"]
         tokenizer = load_tokenizer(newest.path if newest else data["tokenizer"])

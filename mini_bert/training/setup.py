@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from mini_bert.common.invocation import quoted
 from mini_bert.common.progress import counted
+from mini_bert.common.wording import either
 from mini_bert.files.model_folder import BUNDLED_NAMES, CONFIG, MODEL, WEIGHT_FILES, locate, trained_length, weights_of
 from mini_bert.inference.loading import (
     bundled_replacement,
@@ -151,7 +152,7 @@ def set_up(wanted: Wanted) -> Setup:
     if "pad" in tokenizer.roles and wanted.init is None:
         config = config.with_padding(tokenizer.pad_id)
     _check_types(wanted, config, objective, tokenizer)
-    check_fit(config, objective)
+    check_fit(config, objective, wanted.init is not None)
     whole = objective is ReplacedTokens and wanted.init is not None and start.generator is not None
     if whole and config.shares_tables and wanted.replaced_weight is None:
         notes.append(
@@ -320,7 +321,7 @@ def options_for(wanted: Wanted, objective: type[Objective], config: Any) -> dict
     return options
 
 
-def check_fit(config: Any, objective: type[Objective]) -> None:
+def check_fit(config: Any, objective: type[Objective], trained: bool) -> None:
     """Raise an error if the model lacks what the objective needs."""
     missing = objective.missing(build(config, objective, seed=None))
     if not missing:
@@ -331,8 +332,8 @@ def check_fit(config: Any, objective: type[Objective]) -> None:
     able = [name for name in PRESETS if not objective.missing(build(preset(name), objective, seed=None))]
     raise ValueError(
         f"{config.name} cannot be trained with the objective {objective.name}: it has no {' and no '.join(missing)}. "
-        f"Its output heads are {heads}; with these, --objective can be {fitting}. For {objective.name}: --model "
-        f"{' or '.join(able)}"
+        f"Its output heads are {heads}; with these, --objective can be {fitting}. "
+        f"For {objective.name}{': without --init, a new model can' if trained else ''}: --model {either(able)}"
     )
 
 

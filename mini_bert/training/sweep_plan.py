@@ -339,7 +339,7 @@ def clear_mistakes(plan: SweepPlan) -> Iterator[str]:
         try:
             if "checkpointing" in given:
                 given["checkpointing"] = parse_checkpointing(given["checkpointing"])
-            settings_for(MINI_BERT_CONFIG, **given)
+            settings_for(MINI_BERT_CONFIG, continued="init" in member.options, **given)
         except (ValueError, TypeError) as error:
             which = (
                 f" (setting {member.setting + 1}: {plan.describe(member.setting)})" if len(plan.settings) > 1 else ""

@@ -103,7 +103,8 @@ def learning_rate_too_high(history: History) -> Iterator[Finding]:
         return
     seen = f"The loss rose to {late:.2f} from {best:.2f}" if rises else f"The loss is {late:.2f}"
     if lost and uniform is not None:
-        seen += "".join(f", and on held-out text {loss:.2f}" for loss in held) + f"; a uniform guess has {uniform:.2f}"
+        other = [] if history.changing_task else held  # then all of them are losses on held-out text
+        seen += "".join(f", and on held-out text {loss:.2f}" for loss in other) + f"; a uniform guess has {uniform:.2f}"
     if baseline is not None:
         seen += f"; the unigram baseline is {baseline:.2f}"
     if too_high:

@@ -40,6 +40,8 @@ class Trainer:
     out         the run folder; default: a new one in ./runs
     quiet       show nothing while it runs
     settings    fields of a TrainingConfig: learning_rate, threads, checkpointing, seed, batch_size, …
+
+    The defaults are those of a new model. For trained weights, pass optimizer="adam", learning_rate=1e-4.
     """
 
     def __init__(self, model: Model, out: Any = None, quiet: bool = False, **settings: Any):

@@ -1,8 +1,11 @@
-"""The architectures that benchmarks/variants.py compares are right: every gradient, and what a folder keeps of them."""
+"""The architectures that benchmarks/variants.py compares are right: every gradient, and what a folder keeps of them.
+Benchmarks go on after a run that diverged, but not after a command that failed."""
 
 from __future__ import annotations
 
+import json
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +20,8 @@ from mini_bert.objectives.base import Rows
 from mini_bert.objectives.masking import Masking
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import bundled
+import recipes
 import variants
 
 SIZES = {"vocab_size": 31, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 12, "num_hidden_layers": 2,
@@ -66,3 +71,37 @@ def test_the_order_of_the_text(monkeypatch):
     held_out = [list(one.once()) for one in (batches.Order(7, 3, 0, True), Order(7, 3, 0, True))]
     np.testing.assert_equal(*held_out)
     assert variants.with_order(["train"]) == ["train"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "model", "diverged"),
+    [("nonfinite", False, True), ("diverged", False, True), ("done", False, True), ("done", True, False),
+     ("interrupted", False, False), (None, False, False)],
+)  # fmt: skip
+def test_a_run_without_a_model_has_diverged_if_it_has_ended(tmp_path, reason, model, diverged):
+    """Then its row says so, and the next one begins. One that was stopped, or failed before it began, has not ended."""
+    if reason:
+        (tmp_path / "metrics.jsonl").write_text(json.dumps({"kind": "stop", "reason": reason}))
+    if model:
+        (tmp_path / "model").mkdir()
+    assert recipes.diverged(tmp_path) == diverged
+
+
+def test_a_command_that_fails_ends_the_benchmark(monkeypatch, tmp_path):
+    """Hours of other commands do not begin first."""
+    begun = []
+
+    def fails(*_):
+        raise SystemExit("this command failed")
+
+    def works(*words):
+        begun.append(words)
+        time.sleep(0.2)
+
+    monkeypatch.setattr(bundled, "probe", fails)
+    monkeypatch.setattr(bundled, "measure", works)
+    monkeypatch.setattr(bundled, "fine_tune", works)
+    monkeypatch.setattr(sys, "argv", ["bundled.py", "--data", str(tmp_path), "--results", str(tmp_path), "--jobs", "1"])
+    with pytest.raises(SystemExit, match="this command failed"):
+        bundled.main()
+    assert len(begun) <= len(bundled.WAYS) + 1

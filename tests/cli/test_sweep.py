@@ -128,6 +128,8 @@ def main_until_exit(words):
             "--muon-learning-rate has no effect without --optimizer",
         ),
         ("--vary decay_share=0.3,0.97 --schedule wsd", "together more than the whole run"),
+        ("--vary momentum=0.9,0.95 --init mini-bert", "--momentum has no effect without --optimizer muon"),
+        ("--vary init=mini-bert,other --muon-lr 1e-3", "--muon-learning-rate has no effect without --optimizer muon"),
         ("--vary lr=0..1 --runs 501", "expected 1 to 500 settings"),
     ],
 )

@@ -131,6 +131,15 @@ def test_the_position_is_one_number(shards):
         make(shards, lanes=4).restore(state)
 
 
+@pytest.mark.parametrize("step", [6, None])
+def test_an_epoch_has_as_many_batches_as_it_says(shards, step):
+    """Lanes are equally long, so the last segments may be left out."""
+    batches = make(shards, step=step)
+    assert batches.sequences % 6
+    said = f"{batches.order.steps} batches of 6 per" if step else f"{3 * batches.order.steps} batches of 2 per"
+    assert said in str(batches)
+
+
 def test_a_lane_is_continuous_text(shards):
     """The first input of a lane's next segment is its last target now."""
     batches = make(shards, held_out=0.0)

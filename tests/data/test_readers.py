@@ -264,7 +264,8 @@ def test_a_table_is_not_for_questions(file):
 
 
 def test_text_and_label_are_different_columns(file):
-    """For a table without a header, the number of the first column that is left is suggested, and not taken twice."""
+    """For a table without a header, the number of the first column that is left is suggested, if there is one, and
+    not taken twice."""
     path = file("a.tsv", "very good\tyes\nvery bad\tno\n")
     with pytest.raises(ColumnError, match="no column for the label") as caught:
         read_labelled(path, text="1")
@@ -275,6 +276,10 @@ def test_text_and_label_are_different_columns(file):
     with pytest.raises(ColumnError) as caught:
         read_labelled(file("b.tsv", "text\tmood\nfine\tyes\n"))
     assert caught.value.number == 2  # the first is the text
+    with pytest.raises(ColumnError) as caught:
+        read_labelled(file("c.tsv", "sentence1\tsentence2\na film\tthe film\n"))
+    said = str(caught.value.with_option("--label"))
+    assert caught.value.number is None and said.endswith("give its number, which is counted from 1")
     refused(read_labelled, path, 1, "text and label are the same column, '1'; expected two different ones",
             text="1", label="1")  # fmt: skip
     refused(read_scored, file("c.tsv", "a\tb\t1\n"), 1, "first and second are the same column, '1'",

@@ -255,7 +255,7 @@ def test_damaged_frequencies_are_named(tokenizer, tmp_path):
 
 def test_verdicts_on_a_text():
     assert verdict_on_text(5.2, 7.7) == "it uses context"
-    assert "does no better" in verdict_on_text(7.6, 7.7) and "hardly does better" in verdict_on_text(7.2, 7.7)
+    assert "does no better" in verdict_on_text(7.6, 7.7) and "does hardly better" in verdict_on_text(7.2, 7.7)
     assert "very different from this" in verdict_on_text(9.0, 7.7)
 
 
@@ -418,6 +418,17 @@ def test_the_command_line(folder, pairs, monkeypatch):
     assert [call.pop("source") for call in calls] == ["a", "b"]
     for call in calls:
         assert {name: call[name] for name in options} == options
+
+
+def test_errors_about_a_text_name_options(folder, monkeypatch):
+    """Not the arguments of the function that measures."""
+
+    def fails(*_):
+        raise ValueError("with held_out=0.25, none is left; use at most max_seq_length=8")
+
+    monkeypatch.setattr("mini_bert.evaluation.corpus.measure_corpus", fails)
+    with pytest.raises(ValueError, match=r"with --held-out 0\.25, none is left; use at most --length 8"):
+        use.evaluate(folder, corpus=["a"], held_out=0.25)
 
 
 def test_a_few_words_give_no_verdict():

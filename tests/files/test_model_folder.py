@@ -221,3 +221,18 @@ def test_a_folder_with_others_in_it_stays_where_it_is(tmp_path, monkeypatch):
     inode = Path.cwd().stat().st_ino
     MiniBERT(TINY).save_pretrained(".")
     assert (tmp_path / "here").stat().st_ino == inode and Path("model.safetensors").is_file()
+
+
+def test_a_folder_that_is_one_level_too_high_names_the_models_in_it(folder):
+    """Not the parts of a model, whose own config.json is missing: its generator, its pooling."""
+    for part in ("generator", "1_Pooling"):
+        (folder / part).mkdir()
+        (folder / part / "config.json").write_text("{}")
+    MiniBERT(TINY).save_pretrained(folder / "generator")
+    MiniBERT(TINY).save_pretrained(folder / "0_Transformer")
+    (folder / "config.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"has no config\.json; a model folder has config\.json and model\."):
+        MiniBERT.from_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match=r"its folder 0_Transformer has one; choose .*0_Transformer$"):
+        MiniBERT.from_pretrained(folder)

@@ -509,13 +509,19 @@ def test_a_tenth_is_held_out_in_blocks_that_are_spread(count):
 
 def test_a_tenth_of_the_examples_is_held_out_although_texts_repeat():
     """A tenth of the lines, not of the different texts; a text on more than a tenth of the lines stays in training,
-    unless all are on so many."""
+    unless all are on so many, and so does half of the texts."""
     lines = [tiny.Labelled(f"film {n // 2 if n < 20 else n}", None, "x", n) for n in range(40)]
     rest, kept, _ = cut(lines, "f.tsv")
     assert (len(rest), len(kept)) == (36, 4)
     often = [tiny.Labelled("good" if n % 40 else f"film {n}", None, "x", n) for n in range(400)]
-    assert {one.text for one in cut(often, "f.tsv")[1]} == {f"film {n}" for n in range(0, 400, 40)}
+    assert {one.text for one in cut(often, "f.tsv")[1]} == {f"film {n}" for n in (0, 240, 280, 320, 360)}
     assert held_out([30, 20, 50]) == {1}
+
+
+@pytest.mark.parametrize("sizes", [[1] * 9 + [91], [91] + [1] * 9, [1, 1, 98], [2] * 5 + [1] * 5 + [400]])
+def test_half_of_the_texts_stay_in_training(sizes):
+    """One text that is on nearly all lines would be nothing to learn from."""
+    assert 1 <= len(held_out(sizes)) <= len(sizes) // 2
 
 
 def test_what_belongs_together_is_held_out_together(tmp_path):
@@ -533,11 +539,11 @@ def test_what_belongs_together_is_held_out_together(tmp_path):
     assert len(kept) == 10 and {one.text.lower() for one in kept}.isdisjoint({one.text.lower() for one in rest})
 
 
-def test_almost_as_many_labels_as_examples_are_noted(tmp_path, caplog):
+def test_labels_that_are_hardly_classes_are_noted(tmp_path, caplog):
     """Numbers of lines are no classes. A file that is also the dev file is read, and warned about, once."""
     (tmp_path / "a.tsv").write_text("".join(f"a film {n}\t{n}\n" for n in range(20)))
     data = read_data("classify", *[str(tmp_path / "a.tsv")] * 2, text="1", label="2")
-    assert data.notes[0].startswith("there are almost as many labels as examples, 20 for 20, such as '0'")
+    assert data.notes[0].startswith("there are 20 different labels for 20 examples, such as '0': these are")
     assert len([one for one in caplog.messages if "only this line has the label '0'" in one]) == 1
     (tmp_path / "a.tsv").write_text("".join(f"a film {n}\t{n % 4}\n" for n in range(20)))
     assert len(read_data("classify", str(tmp_path / "a.tsv"), text="1", label="2").notes) == 1

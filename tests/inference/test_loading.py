@@ -246,7 +246,7 @@ def test_what_is_taken_for_a_bert_says_so(tmp_path):
     save(tmp_path, GPT2(config), tokenizer=False)
     values = {name: value for name, value in config.to_dict().items() if name != "model_type"}
     (tmp_path / "config.json").write_text(json.dumps(values))
-    with pytest.raises(ValueError, match="no model_type, so it is taken for a BERT: for another model, add one of"):
+    with pytest.raises(ValueError, match="no model_type, so it is taken for a BERT: for another model, add model_type"):
         load(tmp_path)
 
 
@@ -271,3 +271,13 @@ def test_warnings_become_lines(tmp_path, caplog):
         load(tmp_path)
     assert "no part of this model uses classifier.weight" in caplog.text
     shutil.rmtree(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [({"fine_tuning": {"task": "tag"}}, "with `mini-bert finetune tag`"), ({"fine_tuning": {}}, "for a task"),
+     ({"fine_tuning": {}, "architectures": ["BertForTokenClassification"]}, "as BertForTokenClassification")],
+)  # fmt: skip
+def test_how_a_model_was_fine_tuned(values, said):
+    """As far as config.json says so; a task that is missing is not named."""
+    assert MiniBERT.tuned_for(values) == said

@@ -13,7 +13,8 @@ import pytest
 import mini_bert
 from mini_bert.text import loading
 from mini_bert.text.bpe import BpeTokenizer
-from mini_bert.text.loading import Kind, load_tokenizer
+from mini_bert.text.loading import KINDS, Kind, load_tokenizer
+from mini_bert.text.tokenizer_files import FIELDS
 from mini_bert.text.unigram import UnigramTokenizer
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
 from tests.text.letters import TOKENS, Letters
@@ -64,7 +65,7 @@ def test_the_files_decide_the_class(tmp_path, monkeypatch):
     path.write_text(json.dumps({"model": {"type": "Letters", "vocab": TOKENS}}))
     with pytest.raises(ValueError, match=r"'Letters', which Mini-BERT cannot read; known: WordPiece \(tokenizer.json"):
         load_tokenizer(path)
-    kind = Kind("Letters", "none", "letters.txt", __name__, "Letters")
+    kind = Kind("Letters", "letters.txt", __name__, "Letters")
     monkeypatch.setattr(loading, "KINDS", (*loading.KINDS, kind))
     assert isinstance(load_tokenizer(path.parent), Letters)
     path.unlink()
@@ -84,8 +85,24 @@ def test_the_folder_of_a_run_has_the_tokenizer_of_its_model(tmp_path):
 
 def test_a_class_that_reads_another_kind_names_the_function_for_all():
     for kind, name in ((WordPieceTokenizer, "bpe-8k"), (BpeTokenizer, "8k"), (UnigramTokenizer, "8k")):
-        with pytest.raises(ValueError, match=r"expected '?(WordPiece|BPE|Unigram)'?; load it with load_tokenizer"):
+        with pytest.raises(ValueError, match=r"expected (WordPiece|BPE|Unigram); load it with load_tokenizer"):
             kind.load(name)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [({"type": "WordLevel", "vocab": {}}, r"of type 'WordLevel', which Mini-BERT cannot read, expected \w+$"),
+     ({"vocab": {}}, r"of an unknown type, which Mini-BERT cannot read, expected \w+$"),
+     ({"vocab": {"a": 0}, "merges": []}, r"of type 'BPE', expected \w+; load it with load_tokenizer"),
+     ({"type": "Unigram"}, "it has no model with a vocabulary")],
+)  # fmt: skip
+def test_a_kind_that_nothing_reads_gets_no_such_remedy(tmp_path, model, message):
+    """The type of old files, which do not say it, is that of a field in it."""
+    assert set(FIELDS) == {kind.model for kind in KINDS}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
+    for kind in (WordPieceTokenizer, UnigramTokenizer):
+        with pytest.raises(ValueError, match=message):
+            kind.load(tmp_path)
 
 
 def test_a_folder_of_another_kind(tmp_path):

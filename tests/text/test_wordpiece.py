@@ -451,8 +451,8 @@ def test_what_published_files_vary_in(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model__type": "BPE"}, "its model is BPE, expected WordPiece"),
-        ({"model__type": "Unigram", "model__vocab": [["a", 0.0]]}, "its model is Unigram, expected WordPiece"),
+        ({"model__type": "BPE"}, "a tokenizer of type 'BPE', expected WordPiece"),
+        ({"model__type": "Unigram", "model__vocab": [["a", 0.0]]}, "a tokenizer of type 'Unigram', expected WordPiece"),
         ({"model__unk_token": "<unk>"}, "model's unk_token is <unk>, expected"),
         ({"model__continuing_subword_prefix": "@@"}, "continuing_subword_prefix is @@, expected ##"),
         ({"normalizer": {"type": "NFC"}}, "its normalizer is NFC, expected BertNormalizer"),

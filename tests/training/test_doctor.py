@@ -323,6 +323,9 @@ def test_a_changing_task_is_no_symptom(tmp_path, moving):
     masks = (lambda step: 0.05 + 0.1 * step / 4000) if moving else None
     folder = run(tmp_path, loss=lambda step: 4 + step / 2000, gap=lambda step: 0.5 - step / 1500, masks=masks)
     assert (TOO_HIGH in grave(folder)) != moving
+    folder = run(tmp_path, loss=lambda step: 15.0, gap=lambda step: 1.0, masks=masks, lr=300.0)
+    said = found(folder)[TOO_HIGH].what
+    assert said.startswith("The loss is 1") and ("and on held-out text" in said) != moving  # of one series, not twice
     folder = run(tmp_path, loss=lambda step: 5 - step / 2000, gap=lambda step: step / 2500, masks=masks)
     assert (OVERFITTING in grave(folder)) != moving
 

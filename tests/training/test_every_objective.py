@@ -523,7 +523,7 @@ def test_a_config_without_model_type_is_a_bert_and_says_so(place, caplog):
     assert set_up(Wanted("config.json", tokenizer="vocabulary")).config == BERT
     assert "config.json was read; it has no model_type, so it is taken for a BERT" in caplog.text
     Path("config.json").write_text(json.dumps({"hidden_size": 64}))
-    assert "it has no model_type, so it is taken for a BERT: for another model, add one of" in fails(
+    assert "it has no model_type, so it is taken for a BERT: for another model, add model_type with one of" in fails(
         model="config.json"
     )
     caplog.clear()

@@ -210,13 +210,17 @@ def test_the_next_command_does_not_repeat_what_went_wrong(place, capsys):
 
 
 def test_a_few_steps_that_diverge_are_noticed(place, capsys):
-    """However short the run is, no model is written, and the learning rate is not recommended again."""
+    """However short the run is, no model is written, and the learning rate is not recommended again. Resumed at its
+    end, it is still no good."""
     for steps in ("1", "3"):
         assert run("--steps", steps, "--lr", "300", "--held-out", "0.2", "--out", steps) == 1
         said = capsys.readouterr().err
         assert "ERROR: The learning rate is too high" in said and "--lr" not in said and "try next" not in said
         assert not Path(steps, "model").exists()
         assert json.loads(Path(steps, "metrics.jsonl").read_text().splitlines()[-1])["reason"] == "diverged"
+        assert resumed(out=steps) == 1 and not Path(steps, "model").exists()
+        assert json.loads(Path(steps, "metrics.jsonl").read_text().splitlines()[-1])["reason"] == "diverged"
+        capsys.readouterr()
 
 
 def test_zero_is_a_value(place):
@@ -541,7 +545,12 @@ def test_a_folder_of_runs_names_them(place):
 
 
 def test_an_objective_that_a_model_cannot_learn_names_models_that_can(place):
+    """With --init, they are new models, since no other trained one is known."""
     assert run("--objective", "next_word").endswith("distillation. For next_word: --model gpt2 or transformer-xl")
+    said = run("--model", "gpt2", "--objective", "masked_words")
+    assert "For masked_words: --model mini, larger, bert, " in said and said.endswith(", deberta-v2 or deberta-v3")
+    with pytest.raises(SystemExit, match="For next_word: without --init, a new model can: --model gpt2 or tr"):
+        main(["train", "--steps", "1", "--init", "mini-bert", "--objective", "next_word"])
 
 
 def test_runs_that_start_at_the_same_time_get_different_folders(place):
@@ -561,6 +570,13 @@ def test_a_text_of_one_document_is_trained_on_without_validation(place, capsys):
     assert "not measured" in Path("out/model/README.md").read_text()
     said = run("--steps", "4", "--held-out", "0.1")
     assert "--held-out 0.1 holds out whole documents, but the text is a single document" in said
+
+
+def test_errors_of_a_run_that_is_resumed_name_options_too(place):
+    """As those of a new one do, here about a text that was replaced."""
+    assert run("--steps", "2", "--held-out", "0.1", "--out", "out") == 0
+    Path("text.txt").write_text("cats purr . dogs bark . " * 200)
+    assert resumed("--steps", "4").startswith("mini-bert: --held-out 0.1 holds out whole documents")
 
 
 def test_a_text_too_short_for_a_sequence(place):
@@ -635,9 +651,9 @@ def test_too_little_memory_is_said_as_plan_says_it(place, monkeypatch, where, er
     )
 
 
-def resumed(*words):
+def resumed(*words, out="out"):
     with pytest.raises(SystemExit) as end:
-        main(["train", "--out", "out", "--resume", *words])
+        main(["train", "--out", out, "--resume", *words])
     return end.value.code
 
 
@@ -689,7 +705,7 @@ def test_a_finished_run_without_its_model_writes_it(place, capsys):
     """As after a disk that was full at the end."""
     assert run("--steps", "2", "--out", "out") == 0
     shutil.rmtree("out/model")
-    assert resumed() == 0 and "only its model is written" in capsys.readouterr().err
+    assert resumed() == 0 and "its model is written if it did not diverge" in capsys.readouterr().err
     assert Path("out/model/config.json").is_file()
 
 

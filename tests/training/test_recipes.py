@@ -339,9 +339,22 @@ def test_ramps_that_do_not_fit_the_text_are_refused(corpus, tokenizer):
     [({"decay_share": 0.2, "schedule": "linear"}, "--decay-share has no effect without --schedule wsd"),
      ({"momentum": 0.9, "optimizer": "adam"}, "--momentum has no effect without --optimizer muon"),
      ({"ema_decay": 0.9, "average": "tail"}, "--ema-decay has no effect without --average ema"),
-     ({"mask_ramp": 0.9}, "--mask-ramp has no effect without --mask-start;")],
+     ({"mask_ramp": 0.9}, "--mask-ramp has no effect without --mask-start;"),
+     ({"momentum": 0.9, "continued": True}, "--momentum has no effect without --optimizer muon")],
 )  # fmt: skip
 def test_a_setting_without_effect_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        settings_for(CONFIG, steps=10, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [({"warmup": "0.1"}, "warmup is '0.1', expected a fraction of the run"), ({"warmup": None}, "warmup is None"),
+     ({"decay_share": None}, "decay_share is None, expected a fraction"),
+     ({"warmup": 0.75, "decay_share": 0.5}, "together more than the whole run; choose a warmup of at most 0.5")],
+)  # fmt: skip
+def test_the_default_schedule_hides_no_mistake(given, message):
+    """A warm-up or decay that cannot be is named, although the schedule is chosen by them."""
     with pytest.raises(ValueError, match=message):
         settings_for(CONFIG, steps=10, **given)
 
@@ -362,7 +375,7 @@ def test_new_models_are_trained_with_muon_and_trained_ones_with_adam():
 
     assert recipe() == ("muon", "wsd") and recipe(continued=True) == ("adam", "linear")
     assert recipe(optimizer="adam") == ("adam", "linear") and recipe(schedule="cosine") == ("muon", "cosine")
-    assert recipe(warmup=0.8) == ("muon", "linear")
+    assert recipe(warmup=0.8) == ("muon", "linear") and recipe(warmup=0.8, decay_share=0.1) == ("muon", "wsd")
 
 
 def test_the_doctor_names_the_rate_that_is_too_high(tmp_path):

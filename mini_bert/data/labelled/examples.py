@@ -83,10 +83,10 @@ class LabelError(ValueError):
 class ColumnError(LabelError):
     """A table lacks a column. `argument` is the reader's argument that names it; a command has an option for it
 
-    `number` is the first column that may be it, as an example for the remedy.
+    `number` is the first column that may be it, as an example for the remedy; None: all have another use.
     """
 
-    def __init__(self, path: Path, line: int, lack: str, argument: str, number: int, remedy: str | None = None):
+    def __init__(self, path: Path, line: int, lack: str, argument: str, number: int | None, remedy: str | None = None):
         remedy = remedy or f'Name the column with {argument}="…", or, if there is no header, give its number from 1'
         super().__init__(path, line, f"{lack}. {remedy}")
         self.lack, self.argument, self.number = lack, argument, number
@@ -98,7 +98,8 @@ class ColumnError(LabelError):
 
     def with_option(self, option: str) -> ColumnError:
         """The same error with the remedy of a command that has this option for the column"""
-        number = f"give its number, which is counted from 1, such as {option} {self.number}"
+        example = "" if self.number is None else f", such as {option} {self.number}"
+        number = f"give its number, which is counted from 1{example}"
         return self.with_remedy(f"Name the column with {option} NAME, or, if there is no header, {number}")
 
 

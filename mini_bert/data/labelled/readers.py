@@ -330,7 +330,7 @@ def _column(
         return lower[chosen]
     others = [other and other.lower() for other in others]
     looked = f"no column {given!r}" if given is not None else f"no column for the {what}, such as {listed(usual[:3])}"
-    number = next((number for number, name in enumerate(names, 1) if name.lower() not in others), 1)
+    number = next((number for number, name in enumerate(names, 1) if name.lower() not in others), None)
     raise ColumnError(path, at, f"{looked}; there are {listed(names)}", argument, number)
 
 
