@@ -81,7 +81,7 @@ def measure_corpus(
             "length"
         )
     shards = prepare(source, tokenizer)
-    added = 0 if kind.sequences["mode"] == "running" else tokenizer.added_count()
+    added = -1 if kind.sequences["mode"] == "running" else tokenizer.added_count()  # one more token, the last target
     generator = TextBatches(
         shards, tokenizer, kind.for_tokenizer(tokenizer), _length(source, shards, held_out, wanted, added), batch_size,
         seed=seed, held_out=held_out, split="validation" if held_out else "train", fixed=True, **kind.sequences,
@@ -125,7 +125,7 @@ def _length(source: str, shards: Shards, held_out: float, wanted: int, added: in
     tokens = documents.tokens.size - 1  # without the first [SEP]
     if tokens < wanted - added:
         logger.warning("%s has only %s; measuring it as one short sequence", source, counted(tokens, "token"))
-    return max(added + 1, min(wanted, tokens + added))
+    return max(1, added + 1, min(wanted, tokens + added))
 
 
 def mean_result(rows: Sequence[CorpusResult]) -> CorpusResult:

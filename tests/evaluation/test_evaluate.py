@@ -24,6 +24,7 @@ from mini_bert.files.model_folder import write_tensors
 from mini_bert.inference.loading import load
 from mini_bert.models.bert import Bert, BertConfig
 from mini_bert.models.config import MiniBertConfig
+from mini_bert.models.gpt2 import GPT2, GPT2Config
 from mini_bert.models.mini import MiniBERT
 from mini_bert.objectives.masked_words import entropy_of, unigram_loss
 from mini_bert.text.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
@@ -305,6 +306,18 @@ def test_a_short_text_is_one_sequence(folder, tmp_path, capsys, caplog):
     assert not caplog.messages
     with pytest.raises(ValueError, match=r"short\.txt has 1 document, and `train --held-out 1e-09` trains on all"):
         use.evaluate(folder, [str(path)], held_out=1e-9)
+
+
+@pytest.mark.parametrize("words", ["the cat", "the cat sat on the mat"])
+def test_a_short_text_for_a_model_of_the_next_word(tmp_path, tokenizer, words, capsys):
+    """A row has one token more than the model reads: the last one is a target only."""
+    sizes = {"n_embd": 12, "n_layer": 1, "n_head": 2, "n_positions": 17}
+    GPT2(GPT2Config(vocab_size=tokenizer.vocab_size, **sizes)).save_pretrained(tmp_path / "gpt2")
+    tokenizer.save(tmp_path / "gpt2")
+    path = tmp_path / "short.txt"
+    path.write_text(f"{words}\n")
+    use.evaluate(str(tmp_path / "gpt2"), [str(path)])
+    assert "too few to judge" in capsys.readouterr().out
 
 
 def test_a_model_without_a_head(tmp_path, tokenizer):
