@@ -101,7 +101,14 @@ def train(
     seed: Annotated[
         int | None, typer.Option(min=0, help="seed for initial weights, order of the text and masks; default: 0")
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="sequences per optimiser step")] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="sequences per optimiser step; default: 32, or 128 if masked words are learnt with muon for long (a "
+            "Mini-BERT: 15 minutes)",
+        ),
+    ] = None,
     micro_batch: Annotated[
         int | None,
         typer.Option(min=1, help="sequences per thread at a time; default: at most 16, with work for every thread"),
@@ -136,8 +143,8 @@ def train(
         typer.Option(
             "--learning-rate",
             "--lr",
-            help="peak learning rate; default: 2e-3, or 1e-3 with adam; less for wider models, and a tenth of it with "
-            "--init: trained weights should be adjusted, not undone",
+            help="peak learning rate; default: 2e-3, 3e-3 with batches of 128, or 1e-3 with adam; less for wider "
+            "models, and a tenth of it with --init: trained weights should be adjusted, not undone",
         ),
     ] = None,
     warmup: Annotated[
@@ -147,7 +154,7 @@ def train(
         str | None,
         typer.Option(
             help="how the learning rate falls to 0 after warm-up: linear, cosine, or wsd (constant until the last "
-            "--decay-share); default: wsd with muon if the warm-up leaves time for it, otherwise linear"
+            "--decay-share); default: wsd with muon, batches of 32 and time after the warm-up, otherwise linear"
         ),
     ] = None,
     decay_share: Annotated[

@@ -16,6 +16,8 @@ from mini_bert.training.parallel import default_threads
 from mini_bert.training.settings import MUON, TrainingConfig
 
 MINUTES = 4.0  # if neither steps nor minutes are given
+LONG = 15.0  # minutes from which a Mini-BERT learns masked words with large batches and a rate that falls all the way
+LARGE = 128  # sequences: such a batch
 CONTINUED = 0.1  # of the usual learning rate, if training continues from trained weights
 HELD_OUT = 50  # documents to hold out for validation, but at least 1 % and at most 20 % of all
 
@@ -29,18 +31,22 @@ NEEDS = {
 
 
 def settings_for(
-    config: Any, micro_batch: int | None = None, continued: bool = False, **given: Any
+    config: Any, micro_batch: int | None = None, continued: bool = False, masked: bool = True, **given: Any
 ) -> tuple[TrainingConfig, str]:
     """Fill in the settings that were not given. Returns them, and a note for the user or an empty string.
 
     micro_batch: the batch size of a data generator, if its batches are the micro-batches.
     continued: training continues from trained weights.
+    masked: only some of the words are predicted. A batch then says little, so long runs have larger ones
+    (docs/recipes.md).
     """
     given.setdefault("optimizer", default_optimizer(continued))
+    long = masked and given["optimizer"] == "muon" and is_long(config, given.get("steps"), given.get("minutes"))
     given.setdefault("warmup", default_warmup(given.get("steps"), given.get("minutes")))
     check_share("warmup", given["warmup"], "a fraction of the run")
     has_time = given["warmup"] + TrainingConfig.decay_share <= 1
-    if given["optimizer"] == "muon" and (has_time or "decay_share" in given):  # which TrainingConfig then checks
+    fits = has_time and not long
+    if given["optimizer"] == "muon" and (fits or "decay_share" in given):  # which TrainingConfig then checks
         given.setdefault("schedule", "wsd")
     for name, (other, value) in NEEDS.items():
         if given.get(name) is not None and (given.get(other) is None or value not in (None, given[other])):
@@ -48,7 +54,7 @@ def settings_for(
             raise ValueError(
                 f"{option} has no effect without {needed}{f' {value}' if value else ''}; leave it out, or add that"
             )
-    size = TrainingConfig.batch_size
+    size = LARGE if long else TrainingConfig.batch_size
     size = given.setdefault("batch_size", size if micro_batch is None else max(micro_batch, size - size % micro_batch))
     check_positive("batch_size", size)
     if micro_batch is not None and size % micro_batch:
@@ -62,7 +68,7 @@ def settings_for(
     micro = given["micro_batch"] = micro_batch or default_micro_batch(size, threads, start)
     check_positive("micro_batch", micro)
     given.setdefault("threads", max(1, min(threads, size // micro)))
-    given.setdefault("learning_rate", default_learning_rate(config, continued, given["optimizer"]))
+    given.setdefault("learning_rate", default_learning_rate(config, continued, given["optimizer"], size))
     if threads > size // micro:
         note = (
             f"a batch has {counted(size // micro, 'micro-batch')} of {micro} sequences, so only {size // micro} of "
@@ -124,16 +130,26 @@ def default_optimizer(continued: bool = False) -> str:
     return "adam" if continued else "muon"
 
 
-def default_learning_rate(config: Any, continued: bool = False, optimizer: str | None = None) -> float:
+def is_long(config: Any, steps: int | None, minutes: float | None) -> bool:
+    """Whether a run has time for enough large batches: larger models need longer for each."""
+    mini = MINI_BERT_CONFIG
+    cost = max(1.0, (config.width / mini.width) ** 2 * config.depth / mini.depth)
+    return steps is None and minutes is not None and minutes >= LONG * cost
+
+
+def default_learning_rate(
+    config: Any, continued: bool = False, optimizer: str | None = None, batch_size: int = TrainingConfig.batch_size
+) -> float:
     """1e-3 up to Mini-BERT's width, and inversely proportional to the width beyond; a tenth of it for trained weights.
-    Twice that for Muon.
+    Twice that for Muon, three times with large batches.
 
     Adam changes each weight by about the learning rate, whatever the gradient. An output is a sum over H weights, so it
     changes by up to H times that: wider models need smaller steps. Weights that are good already should only be
     adjusted: steps as large as those of a new model would undo what they have learnt before the new text teaches more.
     """
     rate = TrainingConfig.learning_rate * min(1.0, MINI_BERT_CONFIG.hidden_size / config.width)
-    rate *= MUON if optimizer == "muon" else 1
+    if optimizer == "muon":
+        rate *= MUON if batch_size < LARGE else 1.5 * MUON
     return rate * CONTINUED if continued else rate
 
 

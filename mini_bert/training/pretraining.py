@@ -20,6 +20,7 @@ from mini_bert.data.generator import TextBatches
 from mini_bert.data.shards import Shards, open_shards, prepare
 from mini_bert.files.model_folder import MODEL, locate, read_config
 from mini_bert.models.registry import config_from
+from mini_bert.objectives.masked_words import MaskedWords
 from mini_bert.objectives.registry import objective_of_run
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import load_tokenizer
@@ -41,7 +42,16 @@ from mini_bert.training.recorder import State
 from mini_bert.training.run_folder import CONFIG, RunFolder
 from mini_bert.training.run_lock import RunLock
 from mini_bert.training.settings import TrainingConfig
-from mini_bert.training.setup import Wanted, absolute, build, config_of, folder_to_store, in_own_layout, set_up
+from mini_bert.training.setup import (
+    Wanted,
+    absolute,
+    build,
+    config_of,
+    folder_to_store,
+    in_own_layout,
+    objective_for,
+    set_up,
+)
 from mini_bert.training.switches import checkpointed_layers
 
 
@@ -74,7 +84,8 @@ def pretrain(
     if out is not None:
         RunFolder.check_new(out)
     config = config_of(wanted)
-    training, note = settings_for(config, continued=wanted.init is not None, **given)
+    masked = issubclass(objective_for(wanted, config), MaskedWords)
+    training, note = settings_for(config, continued=wanted.init is not None, masked=masked, **given)
     with explained_memory(wanted, config.sizes, training):
         setup = set_up(wanted)
     if init_from_teacher and (wanted.teacher is None or wanted.init is not None):

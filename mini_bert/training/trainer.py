@@ -21,6 +21,7 @@ from mini_bert.data.generator import TextBatches, check_vocabulary
 from mini_bert.evaluation.evaluate import Evaluation, measure
 from mini_bert.inference.loading import bundled_tokenizer
 from mini_bert.models.base import Model
+from mini_bert.objectives.masked_words import MaskedWords
 from mini_bert.text.base import Tokenizer
 from mini_bert.text.loading import load_tokenizer
 from mini_bert.training import checkpoint, ramps, switches
@@ -74,7 +75,10 @@ class Trainer:
         if num_steps is None and minutes is None:
             raise ValueError("for how long? pass num_steps=1000 or minutes=60")
         length: dict[str, Any] = {"steps": num_steps, "minutes": minutes}
-        settings, _ = settings_for(self.model.config, data_generator.batch_size, **length, **self.settings)
+        masked = isinstance(data_generator.objective, MaskedWords)
+        settings, _ = settings_for(
+            self.model.config, data_generator.batch_size, masked=masked, **length, **self.settings
+        )
         data_generator.check_fits(self.model)
         switches.check(self.model, settings)
         ramps.check(data_generator, settings)
