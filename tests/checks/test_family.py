@@ -264,3 +264,16 @@ def test_the_docs_have_the_table_that_the_benchmark_prints(benchmark):
     measured = {name: one for name, one in found.items() if one}
     assert len(measured) > 9
     assert benchmark.table(measured) in (ROOT / "docs" / "family.md").read_text(encoding="utf-8")
+
+
+def test_the_page_on_recipes_has_the_tables_that_the_benchmark_prints():
+    """For every length that has results, with the rows that have none."""
+    page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    lengths = sorted(
+        path.name.removesuffix("-minutes") for path in (ROOT / "benchmarks/results/recipes").glob("*-minutes")
+    )
+    assert len(lengths) > 1
+    for minutes in lengths:
+        words = [sys.executable, str(ROOT / "benchmarks" / "recipes.py"), "--table", "--minutes", minutes]
+        printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        assert printed.strip() in page, f"python benchmarks/recipes.py --table --minutes {minutes} prints another table"
