@@ -107,6 +107,7 @@ QUESTIONS = (
         "", muon_1_1_linear="--optimizer muon --schedule linear --lr 1e-3",
         muon_batch_64_linear="--optimizer muon --schedule linear --batch-size 64 --lr 2e-3",
         muon_batch_128_linear="--optimizer muon --schedule linear --batch-size 128 --lr 3e-3",
+        muon_batch_128_decay="--optimizer muon --schedule linear --batch-size 128 --lr 3e-3 --weight-decay 0.3",
     )),
     Question("Batch size with Muon", named(
         MUON, muon_batch_16="--batch-size 16 --lr 1.4e-3", muon_batch_64="--batch-size 64 --lr 2.8e-3",

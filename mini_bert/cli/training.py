@@ -173,7 +173,9 @@ def train(
     beta2: Annotated[
         float | None, typer.Option(help="of Adam's mean of squared gradients, per step; default: 0.999")
     ] = None,
-    weight_decay: Annotated[float | None, typer.Option(help="of matrices and tables; default: 0.01")] = None,
+    weight_decay: Annotated[
+        float | None, typer.Option(help="of matrices and tables; default: 0.01, or 0.3 for long runs with muon")
+    ] = None,
     average: Average = None,
     ema_decay: Annotated[float | None, typer.Option(help="of the moving average, per step; default: 0.998")] = None,
     tail_share: Annotated[

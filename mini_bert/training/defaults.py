@@ -18,6 +18,7 @@ from mini_bert.training.settings import MUON, TrainingConfig
 MINUTES = 4.0  # if neither steps nor minutes are given
 LONG = 15.0  # minutes from which a Mini-BERT learns masked words with large batches and a rate that falls all the way
 LARGE = 128  # sequences: such a batch
+DECAY = 0.3  # of the weights in such a run: with less, Muon makes them too large for what comes after (docs/recipes.md)
 CONTINUED = 0.1  # of the usual learning rate, if training continues from trained weights
 HELD_OUT = 50  # documents to hold out for validation, but at least 1 % and at most 20 % of all
 
@@ -54,6 +55,8 @@ def settings_for(
             raise ValueError(
                 f"{option} has no effect without {needed}{f' {value}' if value else ''}; leave it out, or add that"
             )
+    if long:
+        given.setdefault("weight_decay", DECAY)
     size = LARGE if long else TrainingConfig.batch_size
     size = given.setdefault("batch_size", size if micro_batch is None else max(micro_batch, size - size % micro_batch))
     check_positive("batch_size", size)

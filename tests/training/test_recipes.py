@@ -383,17 +383,17 @@ def test_long_runs_have_larger_batches_and_a_rate_that_falls_all_the_way():
 
     def recipe(**given):
         found, _ = settings_for(CONFIG, **given)
-        return found.batch_size, found.schedule, found.learning_rate
+        return found.batch_size, found.schedule, found.learning_rate, found.weight_decay
 
-    short, long = (32, "wsd", 2e-3), (128, "linear", 3e-3)
+    short, long = (32, "wsd", 2e-3, 0.01), (128, "linear", 3e-3, 0.3)
     assert recipe(minutes=14) == recipe(steps=10**6) == recipe(minutes=60, masked=False) == short
     assert recipe(minutes=15) == recipe(minutes=60) == long
     wide = MiniBertConfig(hidden_size=384)  # four times Mini-BERT's work
     assert settings_for(wide, minutes=59)[0].batch_size == 32 and settings_for(wide, minutes=60)[0].batch_size == 128
     assert recipe(minutes=60, optimizer="adam") == recipe(minutes=60, continued=True, learning_rate=1e-3)
-    assert recipe(minutes=60, batch_size=64, schedule="wsd", learning_rate=1e-4) == (64, "wsd", 1e-4)
-    assert recipe(minutes=60, decay_share=0.2) == (128, "wsd", 3e-3)
-    assert recipe(minutes=60, micro_batch=10) == (120, "linear", 2e-3)
+    assert recipe(minutes=60, batch_size=64, schedule="wsd", learning_rate=1e-4) == (64, "wsd", 1e-4, 0.3)
+    assert recipe(minutes=60, decay_share=0.2, weight_decay=0.1) == (128, "wsd", 3e-3, 0.1)
+    assert recipe(minutes=60, micro_batch=10) == (120, "linear", 2e-3, 0.3)
 
 
 def test_the_doctor_names_the_rate_that_is_too_high(tmp_path):
