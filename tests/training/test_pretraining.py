@@ -272,7 +272,7 @@ def test_ctrl_c_says_how_to_go_on(signals, place, monkeypatch, capsys, quiet):
 
 @pytest.mark.skipif(os.name == "nt", reason="signals between processes are a POSIX matter")
 @pytest.mark.parametrize("how", ["SIGTERM", "two SIGHUPs", "the terminal is closed"])
-def test_a_signal_to_run_py_alone_saves(place, how):
+def test_a_signal_to_run_py_alone_saves(place, signals, how):
     """Whatever ends the run, the step is finished and saved. run.py replaces itself with the trainer, so its process
     is the one to tell."""
     import fcntl
@@ -297,7 +297,10 @@ def test_a_signal_to_run_py_alone_saves(place, how):
         os.kill(process.pid, signal.SIGHUP)
     if how == "SIGTERM":
         os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(timeout=30) in (130, 120)  # 120: Python could not flush to the terminal that is gone
+    try:
+        assert process.wait(timeout=30) in (130, 120)  # 120: Python could not flush to the terminal that is gone
+    finally:
+        process.kill()  # if it goes on
     history = read_run("out")
     assert history.last("stop")["reason"] == "interrupted"
     assert checkpoint.latest(Path("out")).state["step"] == history.last("stop")["step"] >= 20
